@@ -1,0 +1,106 @@
+"""How an operator is added: one function, decorated with `@op`.
+
+    @op("HardSwish", since=14)
+    def hard_swish(x): ...
+
+Positional parameters are the operator's inputs in order (a default of `None` marks an optional one, `*xs` a
+variadic one), keyword-only parameters are its attributes with the specification's defaults: the signature is the
+registration. The function gets and returns NumPy arrays (a tuple or list where there are several outputs); sequences
+are Python lists, an empty optional is `None`, maps are dicts.
+
+Three keyword-only names are filled in by the executor where a function declares them:
+
+* `n_outputs`: how many outputs the node has (trailing unused ones not counted);
+* `output_types`: a list of the element types that the graph declares for the outputs (`None` where unknown);
+* `opset`: the opset version of the operator's domain.
+
+An attribute that is a graph arrives as a callable that takes the body's inputs and is a generator returning the list of
+its outputs: an operator that runs a body is itself a generator and writes ``outs = yield from body(a, b)``.
+
+`since` is the first opset version with this meaning. Of several registrations the newest whose `since` is not above
+the model's version is taken; `until` ends one early (an operator that was removed).
+"""
+
+from __future__ import annotations
+
+import inspect
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+INJECTED = ("n_outputs", "output_types", "opset")
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One version of an operator: its function and what its signature says."""
+
+    name: str
+    domain: str
+    since: int
+    until: int | None
+    function: Callable[..., Any]
+    required_inputs: int
+    max_inputs: int | None
+    """`None` for a variadic operator."""
+    attributes: frozenset[str]
+    required_attributes: frozenset[str]
+    injected: frozenset[str]
+
+
+_OPERATORS: dict[tuple[str, str], list[Operator]] = {}
+
+
+def op(name: str, *, since: int = 1, until: int | None = None, domain: str = "") -> Callable[[F], F]:
+    """Register the decorated function as operator `name` of `domain` from opset `since` on (to `until`, inclusive).
+
+    Decorators stack: one function may serve several names and versions. Registering the same name, domain and
+    `since` again replaces the former, so that users can override an operator.
+    """
+
+    def register(function: F) -> F:
+        required = 0
+        maximum: int | None = 0
+        attributes, needed, injected = set(), set(), set()
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                maximum = None
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                if parameter.name in INJECTED:
+                    injected.add(parameter.name)
+                else:
+                    attributes.add(parameter.name)
+                    if parameter.default is parameter.empty:
+                        needed.add(parameter.name)
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                raise TypeError(f"operator {name}: name its attributes instead of **{parameter.name}")
+            else:
+                maximum = None if maximum is None else maximum + 1
+                required += parameter.default is parameter.empty
+        entry = Operator(
+            name, domain, since, until, function, required, maximum,
+            frozenset(attributes), frozenset(needed), frozenset(injected),
+        )  # fmt: skip
+        versions = [o for o in _OPERATORS.get((domain, name), []) if o.since != since]
+        _OPERATORS[domain, name] = sorted([*versions, entry], key=lambda o: o.since)
+        return function
+
+    return register
+
+
+def find(name: str, domain: str, version: int) -> Operator | None:
+    """The operator's registration for a model that imports `version` of `domain`, or `None`."""
+    versions = _OPERATORS.get((domain, name), [])
+    i = bisect_right(versions, version, key=lambda o: o.since)
+    if i == 0:
+        return None
+    found = versions[i - 1]
+    return None if found.until is not None and version > found.until else found
+
+
+def registered() -> list[Operator]:
+    """All registrations, by domain, name and version."""
+    return [o for key in sorted(_OPERATORS) for o in _OPERATORS[key]]

@@ -1,0 +1,43 @@
+"""What all tests share: where data lies, and when something missing is a failure."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+DATA = REPOSITORY / "tests" / "data"
+
+
+def shared_dir() -> Path | None:
+    """The folder with the larger collection of models beside the checkout, or `None` where there is none.
+
+    Tests that use it pass without it: what they need at least lies in `tests/data`.
+    """
+    folder = Path(os.environ.get("ONNXLET_SHARED", REPOSITORY.parent / "shared"))
+    return folder if (folder / "zoo").is_dir() else None
+
+
+def missing(what: str) -> NoReturn:
+    """Skip the test for want of `what` (an adapter, a browser, a tool); in CI that is a failure instead."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what} is missing, and CI must have it", pytrace=False)
+    pytest.skip(f"{what} is missing")
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder `tests/data`."""
+    return DATA
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with the larger collection of models; the test is skipped where there is none."""
+    folder = shared_dir()
+    if folder is None:
+        pytest.skip("no collection of models beside the checkout")
+    return folder

@@ -36,9 +36,7 @@ def check_weights(x: np.ndarray, w: np.ndarray, kernel_shape: Sequence[int] | No
     return w.shape[2:]
 
 
-def convolve(
-    x: np.ndarray, w: np.ndarray, strides: Sequence[int], dilations: Sequence[int], group: int
-) -> np.ndarray:
+def convolve(x: np.ndarray, w: np.ndarray, strides: Sequence[int], dilations: Sequence[int], group: int) -> np.ndarray:
     """Correlate a padded input (N, C, *sizes) with weights (M, C / group, *kernel), giving (N, M, *output sizes)."""
     n, channels = x.shape[:2]
     m, per_group, *kernel = w.shape

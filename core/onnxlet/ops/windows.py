@@ -94,9 +94,7 @@ def output_sizes(
     return tuple(out)
 
 
-def windows(
-    x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> np.ndarray:
+def windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
     """A view of `x` (..., *sizes) as (..., *output sizes, *kernel), without copying."""
     rank = len(kernel)
     lead = x.ndim - rank

@@ -1,0 +1,66 @@
+"""The build hook: no wheel without compiled kernels.
+
+`ONNXLET_WHEEL` says what the wheel is for:
+
+- `pure`: WebAssembly kernels only, tagged `py3-none-any`: what every Pyodide installs.
+- `native` (the default): these and the library for this machine, tagged for its platform.
+- a target of `onnxlet_wasm.build.TARGETS`, such as `macos-arm64`: the same for another platform, cross-compiled.
+
+Under `pyodide build` the default is `pure`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PLATFORMS = {
+    # The Linux libraries need no C library, so they run on glibc and musl alike.
+    "linux-x86_64": "manylinux_2_17_x86_64.musllinux_1_1_x86_64",
+    "linux-aarch64": "manylinux_2_17_aarch64.musllinux_1_1_aarch64",
+    "macos-x86_64": "macosx_10_15_x86_64",
+    "macos-arm64": "macosx_11_0_arm64",
+    "windows-x86_64": "win_amd64",
+}
+
+
+class KernelBuildHook(BuildHookInterface):
+    """Compiles the kernels before a wheel is put together and adds them to it; an error ends the build."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        root = Path(self.root)
+        kernels = _load(root / "wasm" / "onnxlet_wasm" / "build.py")
+        os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(root / "build" / "zig"))
+        if version == "editable":
+            kernels.build()  # into the package itself
+            return
+        for_pyodide = "PYODIDE" in os.environ or os.environ.get("_PYTHON_HOST_PLATFORM", "").startswith("emscripten")
+        kind = os.environ.get("ONNXLET_WHEEL") or ("pure" if for_pyodide else "native")
+        if kind == "native":
+            kind = kernels.native_target()
+        targets = ["wasm"]
+        if kind != "pure":
+            if kind not in PLATFORMS:
+                raise ValueError(f"ONNXLET_WHEEL={kind}: it is pure, native or one of {', '.join(PLATFORMS)}")
+            targets.append(kind)
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{PLATFORMS[kind]}"
+        for file in kernels.build(root / "build" / "kernels" / f"for-{kind}", targets):
+            build_data["force_include"][str(file)] = f"onnxlet_wasm/lib/{file.name}"
+
+
+def _load(path: Path) -> ModuleType:
+    """Import `build.py` by its path: its package may need what a build environment lacks."""
+    spec = importlib.util.spec_from_file_location("onnxlet_kernel_build", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

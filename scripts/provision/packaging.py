@@ -1,0 +1,83 @@
+"""Kernels and wheels, built by `.venv`'s hatchling and ziglang, again only where their sources changed."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+
+from . import downloads, pyodide, venv
+from .console import SetupError, megabytes, run, say, step
+from .paths import BUILD, REPOSITORY, WHEELS, tree_hash
+
+SOURCES = [
+    *(REPOSITORY / folder for folder in ("core", "wasm", "webgpu")),
+    *(REPOSITORY / name for name in ("pyproject.toml", "README.md", "LICENSE", "scripts/hatch_build.py")),
+]
+ZIG_CACHE = {"ZIG_GLOBAL_CACHE_DIR": str(BUILD / "zig")}
+
+
+def build_kernels() -> None:
+    """Compile the kernels into the checkout, for `.venv`'s editable install."""
+    with step("Compiling the kernels (WebAssembly and this machine)"):
+        run([venv.python(), REPOSITORY / "wasm/onnxlet_wasm/build.py"], env=ZIG_CACHE)
+
+
+def build_wheel(kind: str = "pure") -> Path:
+    """Build a wheel (`ONNXLET_WHEEL`: `pure`, `native` or a target), unless the last one is of the same sources."""
+    folder = WHEELS / kind
+    stamp, key = folder / "sources", tree_hash(SOURCES)
+    found = list(folder.glob("*.whl"))
+    if len(found) == 1 and stamp.exists() and stamp.read_text() == key:
+        return found[0]
+    shutil.rmtree(folder, ignore_errors=True)
+    with step(f"Building the wheel ({kind})"):
+        command = [venv.python(), "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
+        run(command, cwd=REPOSITORY, env={**ZIG_CACHE, "ONNXLET_WHEEL": kind})
+    (wheel,) = folder.glob("*.whl")
+    stamp.write_text(key)
+    say(f"    {wheel.name}: {megabytes(wheel.stat().st_size)}")
+    return wheel
+
+
+def build_bytecode(wheel: Path, version: str = pyodide.PINNED) -> Path:
+    """The bytecode form of a pure wheel for one Pyodide release.
+
+    pyodide-build makes it where the machine has a Python of that version; else it is compiled inside that Pyodide.
+    """
+    folder = WHEELS / f"bytecode-{version}"
+    stamp, key = folder / "sources", f"{wheel.name} {tree_hash([wheel], skip=())}"
+    found = list(folder.glob("*.whl"))
+    if len(found) == 1 and stamp.exists() and stamp.read_text() == key:
+        return found[0]
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    release = pyodide.RELEASES[version]
+    digits = release.python.removeprefix("cp")
+    matching = shutil.which(f"python{digits[0]}.{digits[1:]}")
+    if matching:
+        from . import pyodide_build
+
+        with step(f"Compiling the wheel's modules for Pyodide {version} (pyodide-build, {matching})"):
+            shutil.copy(wheel, folder)
+            run([pyodide_build.command(matching), "py-compile", folder / wheel.name])
+            (folder / wheel.name).unlink()
+    else:
+        core = pyodide.core(version)
+        script = Path(__file__).with_name("bytecode.mjs")
+        program = downloads.node()
+        with step(f"Compiling the wheel's modules inside Pyodide {version}"):
+            run([program, script, core, wheel, folder])
+    (result,) = folder.glob("*.whl")
+    stamp.write_text(key)
+    say(f"    {result.name}: {megabytes(result.stat().st_size)}")
+    return result
+
+
+def kernels_in(wheel: Path) -> list[str]:
+    """The compiled files that a wheel carries; none is an error."""
+    with zipfile.ZipFile(wheel) as archive:
+        found = [name for name in archive.namelist() if name.startswith("onnxlet_wasm/lib/")]
+    if "onnxlet_wasm/lib/kernels.wasm" not in found:
+        raise SetupError(f"{wheel.name} carries no kernels.")
+    return found

@@ -11,151 +11,196 @@
 #pragma once
 #include "kernel.h"
 
-typedef double vd __attribute__((vector_size(VF * 8)));
-typedef int64_t vl __attribute__((vector_size(VF * 8)));
-typedef uint64_t vul __attribute__((vector_size(VF * 8)));
+typedef uint32_t vu __attribute__((ext_vector_type(LANES)));
+typedef double vd __attribute__((ext_vector_type(LANES)));
+typedef int64_t vl __attribute__((ext_vector_type(LANES)));
+typedef uint64_t vul __attribute__((ext_vector_type(LANES)));
 
 #define INFINITY_F32 __builtin_inff()
 #define NAN_F32 __builtin_nanf("")
 #define SIGN_BIT INT32_MIN
 
-INLINE vi vi_select(vi mask, vi a, vi b) { return (mask & a) | (~mask & b); }
-INLINE vd vd_select(vl mask, vd a, vd b) { return (vd)((mask & (vl)a) | (~mask & (vl)b)); }
-INLINE vd vd_splat(double x) { return (vd){} + x; }
-INLINE vf vf_floor(vf x) { return __builtin_elementwise_floor(x); }
-INLINE vf vf_ceil(vf x) { return __builtin_elementwise_ceil(x); }
-INLINE vf vf_rint(vf x) { return __builtin_elementwise_roundeven(x); }  // ties to even
-INLINE vf vf_trunc(vf x) { return __builtin_elementwise_trunc(x); }
+INLINE vf vsplat(float x) { return (vf)x; }
+// Lanes of `a` where `mask` is all ones, of `b` where it is zero.
+INLINE vf vselect(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
+INLINE vi vselect_i(vi mask, vi a, vi b) { return (a & mask) | (b & ~mask); }
+INLINE vd vselect_d(vl mask, vd a, vd b) { return (vd)(((vl)a & mask) | ((vl)b & ~mask)); }
+INLINE vf vabs(vf x) { return __builtin_elementwise_abs(x); }
+INLINE vf vsqrt(vf x) { return __builtin_elementwise_sqrt(x); }
+INLINE vf vfloor(vf x) { return __builtin_elementwise_floor(x); }
+INLINE vf vceil(vf x) { return __builtin_elementwise_ceil(x); }
+INLINE vf vrint(vf x) { return __builtin_elementwise_roundeven(x); }  // ties to even
+INLINE vf vtrunc(vf x) { return __builtin_elementwise_trunc(x); }
+
+// Minimum and maximum as NumPy has them: NaN where either is NaN.
+INLINE vf vmax(vf x, vf y) {
+#if defined(__wasm__)
+    return (vf)wasm_f32x4_max((v128_t)x, (v128_t)y);
+#else
+    return vselect((x > y) | (x != x), x, y);
+#endif
+}
+INLINE vf vmin(vf x, vf y) {
+#if defined(__wasm__)
+    return (vf)wasm_f32x4_min((v128_t)x, (v128_t)y);
+#else
+    return vselect((x < y) | (x != x), x, y);
+#endif
+}
+
+// x moved into [low, high]; NaN stays NaN; where low > high the result is high.
+INLINE vf vclamp(vf x, vf low, vf high) {
+#if defined(__wasm__)
+    return (vf)wasm_f32x4_pmin(wasm_f32x4_pmax((v128_t)x, (v128_t)low), (v128_t)high);
+#else
+    x = vselect(x < low, low, x);
+    return vselect(x > high, high, x);
+#endif
+}
+
+INLINE float f32_max(float a, float b) { return a != a || a > b ? a : b; }
+INLINE float f32_min(float a, float b) { return a != a || a < b ? a : b; }
+// Largest and smallest lane, NaN if there is one.
+INLINE float vmax_lane(vf v) {
+    float m = v[0];
+    UNROLL for (int i = 1; i < LANES; i++) m = f32_max(m, v[i]);
+    return m;
+}
+INLINE float vmin_lane(vf v) {
+    float m = v[0];
+    UNROLL for (int i = 1; i < LANES; i++) m = f32_min(m, v[i]);
+    return m;
+}
 
 // Adding 1.5 * 2^23 leaves the nearest integer in the low bits (|x| < 2^22); NaN gives harmless bits.
 #define ROUNDER 12582912.0f
-INLINE vi integer_bits(vf rounded) { return (vi)((vu)rounded - (vu)vf_splat(ROUNDER)); }
+INLINE vi integer_bits(vf rounded) { return (vi)((vu)rounded - (vu)vsplat(ROUNDER)); }
 INLINE vf power_of_two(vi n) { return (vf)(((vu)n + 127u) << 23); }  // -126 <= n <= 127
 
 // exp(x) = 2^n (1 + q): returns q and n. x must be within +-105 or NaN.
 INLINE vf exp_parts(vf x, vi *n) {
-    vf rounded = vf_fma(x, vf_splat(1.44269504f), vf_splat(ROUNDER));
+    vf rounded = vmadd(x, vsplat(1.44269504f), vsplat(ROUNDER));
     *n = integer_bits(rounded);
     vf whole = rounded - ROUNDER;
-    vf r = vf_fma(whole, vf_splat(-0.693359375f), x);  // ln 2 in two parts, the first with 9 bits
-    r = vf_fma(whole, vf_splat(2.12194440e-4f), r);
-    vf p = vf_splat(1.97902486e-4f);
-    p = vf_fma(p, r, vf_splat(1.39447592e-3f));
-    p = vf_fma(p, r, vf_splat(8.33349767e-3f));
-    p = vf_fma(p, r, vf_splat(4.16662936e-2f));
-    p = vf_fma(p, r, vf_splat(1.66666659e-1f));
-    p = vf_fma(p, r, vf_splat(5.00000007e-1f));
-    return vf_fma(r * r, p, r);
+    vf r = vmadd(whole, vsplat(-0.693359375f), x);  // ln 2 in two parts, the first with 9 bits
+    r = vmadd(whole, vsplat(2.12194440e-4f), r);
+    vf p = vsplat(1.97902486e-4f);
+    p = vmadd(p, r, vsplat(1.39447592e-3f));
+    p = vmadd(p, r, vsplat(8.33349767e-3f));
+    p = vmadd(p, r, vsplat(4.16662936e-2f));
+    p = vmadd(p, r, vsplat(1.66666659e-1f));
+    p = vmadd(p, r, vsplat(5.00000007e-1f));
+    return vmadd(r * r, p, r);
 }
 
-INLINE vf vf_exp(vf x) {
+INLINE vf vexp(vf x) {
     vi n;
-    vf q = exp_parts(vf_clamp(x, vf_splat(-105.0f), vf_splat(89.0f)), &n);
+    vf q = exp_parts(vclamp(x, vsplat(-105.0f), vsplat(89.0f)), &n);
     vi half = n >> 1;  // two factors: 2^n itself may be out of range
     return (q + 1.0f) * power_of_two(half) * power_of_two(n - half);
 }
 
 // exp(x) for x <= 0 or NaN where results below 1.2e-38 may become 0: softmax, attention.
-INLINE vf vf_exp_negative(vf x) {
+INLINE vf vexp_negative(vf x) {
     vi n;
-    vf q = exp_parts(vf_clamp(x, vf_splat(-88.0f), vf_splat(0.5f)), &n);
-    n = vi_select(n < -126, vi_splat(-127), n);
+    vf q = exp_parts(vclamp(x, vsplat(-88.0f), vsplat(0.5f)), &n);
+    n = vselect_i(n < -126, (vi)-127, n);
     return (q + 1.0f) * power_of_two(n);
 }
 
 // exp(x) - 1 without cancellation, for x <= 88 (larger x are treated as 88).
-INLINE vf vf_expm1(vf x) {
+INLINE vf vexpm1(vf x) {
     vi n;
-    vf q = exp_parts(vf_clamp(x, vf_splat(-87.0f), vf_splat(88.0f)), &n);
+    vf q = exp_parts(vclamp(x, vsplat(-87.0f), vsplat(88.0f)), &n);
     vf scale = power_of_two(n);
-    return vf_fma(q, scale, scale - 1.0f);
+    return vmadd(q, scale, scale - 1.0f);
 }
 
-INLINE vf vf_log(vf x) {
+INLINE vf vlog(vf x) {
     vi tiny = x < 1.17549435e-38f;
-    vf y = vf_select(tiny, x * 8388608.0f, x);
+    vf y = vselect(tiny, x * 8388608.0f, x);
     vu bits = (vu)y;
     vi exponent = (vi)((bits - 0x3f3504f3u) >> 23 << 23);  // mantissa goes to [sqrt 1/2, sqrt 2)
     vf f = (vf)(bits - (vu)exponent) - 1.0f;
-    vf e = __builtin_convertvector(exponent >> 23, vf) - (vf)(tiny & (vi)vf_splat(23.0f));
-    vf p = vf_splat(0.06746601f);
-    p = vf_fma(p, f, vf_splat(-0.11675641f));
-    p = vf_fma(p, f, vf_splat(0.11888175f));
-    p = vf_fma(p, f, vf_splat(-0.12405591f));
-    p = vf_fma(p, f, vf_splat(0.14219551f));
-    p = vf_fma(p, f, vf_splat(-0.16667996f));
-    p = vf_fma(p, f, vf_splat(0.20002119f));
-    p = vf_fma(p, f, vf_splat(-0.2500001f));
-    p = vf_fma(p, f, vf_splat(0.33333313f));
+    vf e = __builtin_convertvector(exponent >> 23, vf) - (vf)(tiny & (vi)vsplat(23.0f));
+    vf p = vsplat(0.06746601f);
+    p = vmadd(p, f, vsplat(-0.11675641f));
+    p = vmadd(p, f, vsplat(0.11888175f));
+    p = vmadd(p, f, vsplat(-0.12405591f));
+    p = vmadd(p, f, vsplat(0.14219551f));
+    p = vmadd(p, f, vsplat(-0.16667996f));
+    p = vmadd(p, f, vsplat(0.20002119f));
+    p = vmadd(p, f, vsplat(-0.2500001f));
+    p = vmadd(p, f, vsplat(0.33333313f));
     vf square = f * f;
-    vf small = vf_fma(p, f * square, e * -2.12194440e-4f);
-    small = vf_fma(square, vf_splat(-0.5f), small);
-    vf result = vf_fma(e, vf_splat(0.693359375f), f + small);
-    result = vf_select(x == 0.0f, vf_splat(-INFINITY_F32), result);
-    result = vf_select((x < 0.0f) | (x != x), vf_splat(NAN_F32), result);
-    return vf_select(x == INFINITY_F32, x, result);
+    vf small = vmadd(p, f * square, e * -2.12194440e-4f);
+    small = vmadd(square, vsplat(-0.5f), small);
+    vf result = vmadd(e, vsplat(0.693359375f), f + small);
+    result = vselect(x == 0.0f, vsplat(-INFINITY_F32), result);
+    result = vselect((x < 0.0f) | (x != x), vsplat(NAN_F32), result);
+    return vselect(x == INFINITY_F32, x, result);
 }
 
 // log(1 + u) for 0 <= u, by the logarithm of the rounded sum and a correction for its rounding.
 INLINE vf log1p_positive(vf u) {
     vf sum = u + 1.0f;
-    return vf_log(sum) - ((sum - 1.0f) - u) / sum;
+    return vlog(sum) - ((sum - 1.0f) - u) / sum;
 }
 
-INLINE vf vf_sigmoid(vf x) {
-    vf e = vf_exp(-vf_abs(x));
+INLINE vf vsigmoid(vf x) {
+    vf e = vexp(-vabs(x));
     vf r = 1.0f / (e + 1.0f);
-    return vf_select(x < 0.0f, e * r, r);
+    return vselect(x < 0.0f, e * r, r);
 }
 
 // x P(x^2) / Q(x^2), fitted for the smallest relative error on [0, 9.02], beyond which tanh rounds to 1.
-INLINE vf vf_tanh(vf x) {
-    x = vf_clamp(x, vf_splat(-9.02f), vf_splat(9.02f));
+INLINE vf vtanh(vf x) {
+    x = vclamp(x, vsplat(-9.02f), vsplat(9.02f));
     vf u = x * x;
-    vf p = vf_fma(vf_splat(1.33190935e-8f), u, vf_splat(2.05835181e-5f));
-    p = vf_fma(p, u, vf_splat(3.49403778e-3f));
-    p = vf_fma(p, u, vf_splat(1.33797210e-1f));
-    p = vf_fma(p, u, vf_splat(1.0f));
-    vf q = vf_fma(vf_splat(7.76203446e-7f), u, vf_splat(3.28309740e-4f));
-    q = vf_fma(q, u, vf_splat(2.58710865e-2f));
-    q = vf_fma(q, u, vf_splat(4.67130363e-1f));
-    q = vf_fma(q, u, vf_splat(1.0f));
-    return vf_clamp(x * p / q, vf_splat(-1.0f), vf_splat(1.0f));
+    vf p = vmadd(vsplat(1.33190935e-8f), u, vsplat(2.05835181e-5f));
+    p = vmadd(p, u, vsplat(3.49403778e-3f));
+    p = vmadd(p, u, vsplat(1.33797210e-1f));
+    p = vmadd(p, u, vsplat(1.0f));
+    vf q = vmadd(vsplat(7.76203446e-7f), u, vsplat(3.28309740e-4f));
+    q = vmadd(q, u, vsplat(2.58710865e-2f));
+    q = vmadd(q, u, vsplat(4.67130363e-1f));
+    q = vmadd(q, u, vsplat(1.0f));
+    return vclamp(x * p / q, vsplat(-1.0f), vsplat(1.0f));
 }
 
 // x P(x^2) / Q(x^2), fitted for the smallest relative error on [0, 4], beyond which erf rounds to 1.
-INLINE vf vf_erf(vf x) {
-    x = vf_clamp(x, vf_splat(-4.0f), vf_splat(4.0f));
+INLINE vf verf(vf x) {
+    x = vclamp(x, vsplat(-4.0f), vsplat(4.0f));
     vf u = x * x;
-    vf p = vf_fma(vf_splat(1.98676485e-6f), u, vf_splat(2.84561170e-4f));
-    p = vf_fma(p, u, vf_splat(3.88324579e-3f));
-    p = vf_fma(p, u, vf_splat(5.31014357e-2f));
-    p = vf_fma(p, u, vf_splat(1.93543130e-1f));
-    p = vf_fma(p, u, vf_splat(1.12837914f));
-    vf q = vf_fma(vf_splat(3.74197441e-5f), u, vf_splat(1.18554258e-3f));
-    q = vf_fma(q, u, vf_splat(1.52070569e-2f));
-    q = vf_fma(q, u, vf_splat(1.15349152e-1f));
-    q = vf_fma(q, u, vf_splat(5.04855690e-1f));
-    q = vf_fma(q, u, vf_splat(1.0f));
-    return vf_clamp(x * p / q, vf_splat(-1.0f), vf_splat(1.0f));
+    vf p = vmadd(vsplat(1.98676485e-6f), u, vsplat(2.84561170e-4f));
+    p = vmadd(p, u, vsplat(3.88324579e-3f));
+    p = vmadd(p, u, vsplat(5.31014357e-2f));
+    p = vmadd(p, u, vsplat(1.93543130e-1f));
+    p = vmadd(p, u, vsplat(1.12837914f));
+    vf q = vmadd(vsplat(3.74197441e-5f), u, vsplat(1.18554258e-3f));
+    q = vmadd(q, u, vsplat(1.52070569e-2f));
+    q = vmadd(q, u, vsplat(1.15349152e-1f));
+    q = vmadd(q, u, vsplat(5.04855690e-1f));
+    q = vmadd(q, u, vsplat(1.0f));
+    return vclamp(x * p / q, vsplat(-1.0f), vsplat(1.0f));
 }
 
-INLINE vf vf_gelu(vf x) { return x * 0.5f * (vf_erf(x * 0.707106781f) + 1.0f); }
-INLINE vf vf_gelu_tanh(vf x) {
-    vf inner = 0.797884561f * vf_fma(x * x * x, vf_splat(0.044715f), x);
-    return x * 0.5f * (vf_tanh(inner) + 1.0f);
+INLINE vf vgelu(vf x) { return x * 0.5f * (verf(x * 0.707106781f) + 1.0f); }
+INLINE vf vgelu_tanh(vf x) {
+    vf inner = 0.797884561f * vmadd(x * x * x, vsplat(0.044715f), x);
+    return x * 0.5f * (vtanh(inner) + 1.0f);
 }
-INLINE vf vf_silu(vf x) { return x * vf_sigmoid(x); }
-INLINE vf vf_hardsigmoid(vf x, vf slope, vf offset) {
-    return vf_clamp(vf_fma(x, slope, offset), vf_splat(0.0f), vf_splat(1.0f));
+INLINE vf vsilu(vf x) { return x * vsigmoid(x); }
+INLINE vf vhardsigmoid(vf x, vf slope, vf offset) {
+    return vclamp(vmadd(x, slope, offset), vsplat(0.0f), vsplat(1.0f));
 }
-INLINE vf vf_hardswish(vf x) { return x * vf_hardsigmoid(x, vf_splat(1.0f / 6.0f), vf_splat(0.5f)); }
-INLINE vf vf_leakyrelu(vf x, vf slope) { return vf_select(x < 0.0f, x * slope, x); }
+INLINE vf vhardswish(vf x) { return x * vhardsigmoid(x, vsplat(1.0f / 6.0f), vsplat(0.5f)); }
+INLINE vf vleakyrelu(vf x, vf slope) { return vselect(x < 0.0f, x * slope, x); }
 // log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))
-INLINE vf vf_softplus(vf x) { return vf_max(x, vf_splat(0.0f)) + log1p_positive(vf_exp(-vf_abs(x))); }
+INLINE vf vsoftplus(vf x) { return vmax(x, vsplat(0.0f)) + log1p_positive(vexp(-vabs(x))); }
 // tanh(log(1 + e)) = (e^2 + 2e) / (e^2 + 2e + 2) with e = exp(x); from 20 on it rounds to 1.
-INLINE vf vf_mish(vf x) {
-    vf e = vf_exp(vf_clamp(x, vf_splat(-105.0f), vf_splat(20.0f)));
+INLINE vf vmish(vf x) {
+    vf e = vexp(vclamp(x, vsplat(-105.0f), vsplat(20.0f)));
     vf t = e * (e + 2.0f);
     return x * (t / (t + 2.0f));
 }
@@ -164,14 +209,14 @@ INLINE vf vf_mish(vf x) {
 // 7 leakyrelu of slope `low`, 8 gelu by tanh. With a constant `code` only that function remains after inlining.
 INLINE vf activate(vf x, int code, vf low, vf high) {
     switch (code) {
-    case 1: return vf_clamp(x, low, high);
-    case 2: return vf_silu(x);
-    case 3: return vf_gelu(x);
-    case 4: return vf_sigmoid(x);
-    case 5: return vf_tanh(x);
-    case 6: return vf_hardswish(x);
-    case 7: return vf_leakyrelu(x, low);
-    case 8: return vf_gelu_tanh(x);
+    case 1: return vclamp(x, low, high);
+    case 2: return vsilu(x);
+    case 3: return vgelu(x);
+    case 4: return vsigmoid(x);
+    case 5: return vtanh(x);
+    case 6: return vhardswish(x);
+    case 7: return vleakyrelu(x, low);
+    case 8: return vgelu_tanh(x);
     default: return x;
     }
 }
@@ -204,44 +249,44 @@ INLINE float reduce_large_angle(float x, int32_t *quadrant) {
 
 // sin(x + quarter turns): one body for sine (0) and cosine (1).
 INLINE vf sine(vf x, int quarter) {
-    vf magnitude = vf_abs(x);
-    vf rounded = vf_fma(magnitude, vf_splat(0.636619772f), vf_splat(ROUNDER));
+    vf magnitude = vabs(x);
+    vf rounded = vmadd(magnitude, vsplat(0.636619772f), vsplat(ROUNDER));
     vi quadrant = integer_bits(rounded);
     vf whole = rounded - ROUNDER;
-    vf r = vf_fma(whole, vf_splat(-1.5703125f), magnitude);  // pi/2 in three parts; a 13 bit integer
-    r = vf_fma(whole, vf_splat(-4.83751297e-4f), r);  // times the first two is exact
-    r = vf_fma(whole, vf_splat(-7.54978942e-8f), r);
+    vf r = vmadd(whole, vsplat(-1.5703125f), magnitude);  // pi/2 in three parts; a 13 bit integer
+    r = vmadd(whole, vsplat(-4.83751297e-4f), r);  // times the first two is exact
+    r = vmadd(whole, vsplat(-7.54978942e-8f), r);
     vi large = magnitude > 8192.0f;
     if (__builtin_reduce_or(large))
-        for (int lane = 0; lane < VF; lane++)
+        for (int lane = 0; lane < LANES; lane++)
             if (magnitude[lane] > 8192.0f && magnitude[lane] < INFINITY_F32) {
                 int32_t turn;
                 r[lane] = reduce_large_angle(magnitude[lane], &turn);
                 quadrant[lane] = turn;
             }
     vf u = r * r;
-    vf s = vf_fma(vf_splat(-1.9517e-4f), u, vf_splat(8.33217e-3f));
-    s = vf_fma(s, u, vf_splat(-0.16666655f));
-    s = vf_fma(s * u, r, r);
-    vf c = vf_fma(vf_splat(2.44324111e-5f), u, vf_splat(-1.38873098e-3f));
-    c = vf_fma(c, u, vf_splat(4.16666456e-2f));
-    c = vf_fma(u, vf_splat(-0.5f), 1.0f + c * u * u);
+    vf s = vmadd(vsplat(-1.9517e-4f), u, vsplat(8.33217e-3f));
+    s = vmadd(s, u, vsplat(-0.16666655f));
+    s = vmadd(s * u, r, r);
+    vf c = vmadd(vsplat(2.44324111e-5f), u, vsplat(-1.38873098e-3f));
+    c = vmadd(c, u, vsplat(4.16666456e-2f));
+    c = vmadd(u, vsplat(-0.5f), 1.0f + c * u * u);
     quadrant += quarter;
-    vf result = vf_select((quadrant & 1) != 0, c, s);
+    vf result = vselect((quadrant & 1) != 0, c, s);
     vi sign = (vi)((vu)quadrant << 30) & SIGN_BIT;
     if (!quarter) sign ^= (vi)x & SIGN_BIT;  // sine is odd
     result = (vf)((vi)result ^ sign);
-    return vf_select(magnitude < INFINITY_F32, result, vf_splat(NAN_F32));
+    return vselect(magnitude < INFINITY_F32, result, vsplat(NAN_F32));
 }
-INLINE vf vf_sin(vf x) { return sine(x, 0); }
-INLINE vf vf_cos(vf x) { return sine(x, 1); }
+INLINE vf vsin(vf x) { return sine(x, 0); }
+INLINE vf vcos(vf x) { return sine(x, 1); }
 
 // x^y through logarithm and exponential in double precision. As C's pow at the corners: x^0 = 1^y = 1 even for NaN,
 // (-1)^+-inf = 1, a negative base with a fractional exponent is NaN.
-INLINE vf vf_pow(vf x, vf y) {
-    vf magnitude = vf_abs(x);
+INLINE vf vpow(vf x, vf y) {
+    vf magnitude = vabs(x);
     vi tiny = magnitude < 1.17549435e-38f;
-    vf scaled = vf_select(tiny, magnitude * 8388608.0f, magnitude);
+    vf scaled = vselect(tiny, magnitude * 8388608.0f, magnitude);
     vu bits = (vu)scaled;
     vi exponent = (vi)((bits - 0x3f3504f3u) >> 23 << 23);
     vd m = __builtin_convertvector((vf)(bits - (vu)exponent), vd);
@@ -255,8 +300,8 @@ INLINE vf vf_pow(vf x, vf y) {
     p = p * w + 1.0 / 3;
     vd logarithm = (p * w * s + s) * 2.885390081777926815 + e;
     vd t = logarithm * __builtin_convertvector(y, vd);
-    t = vd_select(t > 200.0, vd_splat(200.0), t);
-    t = vd_select(t < -200.0, vd_splat(-200.0), t);
+    t = vselect_d(t > 200.0, (vd)(200.0), t);
+    t = vselect_d(t < -200.0, (vd)(-200.0), t);
     vd rounded = t + 6755399441055744.0;  // 1.5 * 2^52
     vd whole = rounded - 6755399441055744.0;
     vd z = (t - whole) * 0.6931471805599453094;
@@ -268,20 +313,20 @@ INLINE vf vf_pow(vf x, vf y) {
     q = q * z + 0.5;
     q = q * z + 1.0;
     q = q * z + 1.0;
-    vd power = (vd)((((vul)rounded - (vul)vd_splat(6755399441055744.0)) + 1023u) << 52);
+    vd power = (vd)((((vul)rounded - (vul)(vd)(6755399441055744.0)) + 1023u) << 52);
     vf result = __builtin_convertvector(q * power, vf);
-    vi integral = vf_trunc(y) == y;  // infinities too: they count as even
+    vi integral = vtrunc(y) == y;  // infinities too: they count as even
     vf halved = y * 0.5f;
-    vi odd = integral & (vf_abs(y) < 16777216.0f) & (vf_trunc(halved) != halved);
+    vi odd = integral & (vabs(y) < 16777216.0f) & (vtrunc(halved) != halved);
     vi negative = (vi)x < 0;
-    result = vf_select(magnitude == 0.0f, vf_select(y < 0.0f, vf_splat(INFINITY_F32), vf_splat(0.0f)), result);
-    result = vf_select(magnitude == INFINITY_F32, vf_select(y < 0.0f, vf_splat(0.0f), vf_splat(INFINITY_F32)), result);
-    vi infinite = vf_abs(y) == INFINITY_F32;
+    result = vselect(magnitude == 0.0f, vselect(y < 0.0f, vsplat(INFINITY_F32), vsplat(0.0f)), result);
+    result = vselect(magnitude == INFINITY_F32, vselect(y < 0.0f, vsplat(0.0f), vsplat(INFINITY_F32)), result);
+    vi infinite = vabs(y) == INFINITY_F32;
     vi grows = (magnitude > 1.0f) == (y > 0.0f);
-    result = vf_select(infinite, vf_select(grows, vf_splat(INFINITY_F32), vf_splat(0.0f)), result);
-    result = vf_select(infinite & (magnitude == 1.0f), vf_splat(1.0f), result);
+    result = vselect(infinite, vselect(grows, vsplat(INFINITY_F32), vsplat(0.0f)), result);
+    result = vselect(infinite & (magnitude == 1.0f), vsplat(1.0f), result);
     result = (vf)((vi)result ^ (odd & negative & SIGN_BIT));
-    result = vf_select(negative & (magnitude > 0.0f) & (magnitude < INFINITY_F32) & ~integral, vf_splat(NAN_F32), result);
-    result = vf_select((x != x) | (y != y), vf_splat(NAN_F32), result);
-    return vf_select((x == 1.0f) | (y == 0.0f), vf_splat(1.0f), result);
+    result = vselect(negative & (magnitude > 0.0f) & (magnitude < INFINITY_F32) & ~integral, vsplat(NAN_F32), result);
+    result = vselect((x != x) | (y != y), vsplat(NAN_F32), result);
+    return vselect((x == 1.0f) | (y == 0.0f), vsplat(1.0f), result);
 }

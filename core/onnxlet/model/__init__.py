@@ -1,0 +1,1 @@
+"""Reading .onnx files: wire format, tensors, external data, functions."""

@@ -1,0 +1,79 @@
+"""Reading a model."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..errors import LimitError, ModelError, OnnxletError
+from ..graph.ir import Model
+from .builder import Builder, read_opsets
+from .external import ExternalData, beside, external_data
+from .foreign import looks_like
+from .schema import MODEL
+from .sources import ByteSource, as_source, file_source
+from .wire import decode
+
+
+def load_model(source: Any, *, external_data: Any = None) -> Model:
+    """Read an ONNX model into the intermediate representation.
+
+    `source` is a path, bytes or any buffer, a JavaScript `Uint8Array`, an open binary file, an `onnx.ModelProto`, or a
+    `ByteSource`. Tensors kept outside the model are looked for in `external_data`: a folder, a mapping from file
+    names to bytes, or a callable; by default in the folder of the model's path.
+
+    Raises `ModelError` for what is not a valid model, `ExternalDataError` for external data, `LimitError` for models
+    beyond a limit, and `OSError` where a file can't be opened.
+    """
+    what, data, external = _open(source, external_data)
+    try:
+        return _load(data, external)
+    except RecursionError:
+        raise LimitError(f"{what} nests too deep to be read") from None
+    except OnnxletError as error:
+        raise type(error)(f"{what}: {error}") from error.__cause__
+
+
+def _open(source: Any, given: Any) -> tuple[str, ByteSource, ExternalData]:
+    if isinstance(source, (str, os.PathLike)):
+        path = os.fspath(source)
+        return f"model {path!r}", file_source(path), beside(path) if given is None else external_data(given)
+    if hasattr(source, "SerializeToString"):
+        return "model", as_source(source.SerializeToString()), external_data(given)
+    if hasattr(source, "read") and not isinstance(source, ByteSource):
+        source = source.read()
+        if not isinstance(source, bytes):
+            raise ModelError(f"the model's file must be open in binary mode; reading it gave {type(source).__name__}")
+    return "model", as_source(source), external_data(given)
+
+
+def _load(source: ByteSource, external: ExternalData) -> Model:
+    if source.size == 0:
+        raise ModelError("the file is empty")
+    try:
+        proto = decode(source, MODEL)
+        if proto.graph is None:
+            raise ModelError("it has no graph")
+        if not proto.ir_version:
+            raise ModelError("it has no IR version")
+    except ModelError as error:
+        guess = looks_like(bytes(source.read(0, min(source.size, 512))))
+        why = f"this is {guess}" if guess else f"truncated, damaged, or another format ({error})"
+        raise ModelError(f"not an ONNX model: {why}") from None
+    opsets = read_opsets(proto.opset_import)
+    if not opsets:
+        if proto.ir_version >= 3:
+            raise ModelError("the model imports no operator sets (opset_import), as it must since IR version 3")
+        opsets[""] = 1
+    graph = Builder(source, external, opsets, proto.ir_version).build(proto.graph, proto.functions)
+    return Model(
+        graph,
+        opsets,
+        ir_version=proto.ir_version,
+        producer_name=proto.producer_name,
+        producer_version=proto.producer_version,
+        domain=proto.domain,
+        model_version=proto.model_version,
+        doc_string=proto.doc_string,
+        metadata={entry.key: entry.value for entry in proto.metadata_props},
+    )

@@ -1,0 +1,194 @@
+"""The engine: compiled kernels, the memory they work in, and the tapes they run.
+
+A tape is an array of 64-bit words, operation after operation: [kernel, words, units, grain, arguments...]. Kernels are
+known by name and their arguments by name, as the C sources declare them, so a tape that does not fit the kernels is an
+error in Python. One call of `Engine.run` computes a whole tape.
+
+The host, where kernels and memory live, is a native library on a desktop (`native.py`) and a WebAssembly module with
+a memory of its own in a browser (`browser.py`).
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from onnxlet.errors import ProviderError
+
+if TYPE_CHECKING:
+    from onnxlet.model.tensors import Tensor
+
+IN_BROWSER = sys.platform == "emscripten"
+
+HEADER_WORDS = 4
+
+
+def f32(value: float) -> int:
+    """The word that holds a float32: its bits."""
+    try:
+        return struct.unpack("<I", struct.pack("<f", value))[0]
+    except OverflowError:  # a finite float64 beyond float32
+        return f32(float("inf") if value > 0 else float("-inf"))
+
+
+def f64(value: float) -> int:
+    """The word that holds a float64: its bits, as a signed integer."""
+    return struct.unpack("<q", struct.pack("<d", value))[0]
+
+
+class Host(Protocol):
+    """Kernels and the memory they see. Addresses are the kernels' own; every block is 64-byte aligned and followed by
+    at least 64 bytes that may be read."""
+
+    descriptions: Sequence[str]
+    """Of every kernel, in order: "name: argument, argument, ..."."""
+
+    def alloc(self, nbytes: int) -> int: ...
+    def free(self, address: int, nbytes: int) -> None: ...
+    def write(self, address: int, data: np.ndarray) -> None: ...
+    def write_js(self, address: int, array: Any, offset: int, nbytes: int) -> None: ...
+    def read_into(self, address: int, out: np.ndarray) -> None: ...
+    def zero(self, address: int, nbytes: int) -> None: ...
+    def run(self, tape: int, words: int, scratch: int) -> None: ...
+    def stats(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Engine:
+    """Kernels with a memory of their own; one per session.
+
+    `fields` maps a kernel's name to its number and the names of its arguments.
+    """
+
+    def __init__(self, host: Host):
+        self.host = host
+        self.fields: dict[str, tuple[int, tuple[str, ...]]] = {}
+        for index, description in enumerate(host.descriptions):
+            name, _, arguments = description.partition(": ")
+            self.fields[name] = index, tuple(arguments.split(", "))
+        self._call_words = HEADER_WORDS + max(len(names) for _, names in self.fields.values())
+        self._call_tape = host.alloc(8 * self._call_words)
+        # Known to be there in all hosts, so bound once: these are called at every run.
+        self.alloc = host.alloc
+        self.free = host.free
+        self.zero = host.zero
+        self.run = host.run
+        self.stats = host.stats
+
+    @staticmethod
+    def available() -> str | None:
+        """`None` where the kernels can run, else the reason why not."""
+        if IN_BROWSER:
+            from . import browser
+
+            return browser.available()
+        from . import native
+
+        return native.available()
+
+    @classmethod
+    def create(cls, relaxed: bool | None = None) -> Engine:
+        """Load the kernels. `relaxed` chooses between the builds: with relaxed SIMD (natively: AVX2 and fused
+        multiply-add) or without; by default the faster one that the machine has. Raises `ProviderError`."""
+        if IN_BROWSER:
+            from . import browser
+
+            return cls(browser.create_host(relaxed))
+        from . import native
+
+        return cls(native.NativeHost(relaxed))
+
+    @classmethod
+    async def create_async(cls, relaxed: bool | None = None) -> Engine:
+        """As `create`; in a browser the kernels are compiled without blocking the page."""
+        if IN_BROWSER:
+            from . import browser
+
+            return cls(await browser.create_host_async(relaxed))
+        return cls.create(relaxed)
+
+    def write(self, address: int, data: np.ndarray | Tensor) -> None:
+        """Copy an array's elements (row-major), or a tensor's from where they lie, to `address`."""
+        if not isinstance(data, np.ndarray):
+            if data.location is not None:
+                source, offset = data.location
+                array = getattr(source, "js", None)
+                if array is not None:
+                    self.host.write_js(address, array, offset, data.nbytes)
+                    return
+            data = data.numpy()
+        if data.nbytes:
+            self.host.write(address, data if data.flags.c_contiguous else np.ascontiguousarray(data))
+
+    def read(self, address: int, dtype: Any, shape: Sequence[int]) -> np.ndarray:
+        """A copy of what lies at `address`, as an array."""
+        out = np.empty(shape, dtype)
+        self.read_into(address, out)
+        return out
+
+    def read_into(self, address: int, out: np.ndarray) -> None:
+        """Copy what lies at `address` into a contiguous array."""
+        if not out.flags.c_contiguous:
+            raise ValueError("read_into needs a contiguous array")
+        if out.nbytes:
+            self.host.read_into(address, out)
+
+    def words(self, kernel: str, units: int, grain: int, values: dict[str, int | float]) -> list[int]:
+        """One operation of a tape. A Python float stands for the bits of a float32. Raises `ProviderError` where the
+        kernel is unknown or its arguments are not exactly the named ones."""
+        known = self.fields.get(kernel)
+        if known is None:
+            raise ProviderError(
+                f"no kernel {kernel!r} in the compiled library: rebuild it (python -m onnxlet_wasm.build)"
+            )
+        index, names = known
+        if len(values) != len(names) or any(name not in values for name in names):
+            missing, extra = [n for n in names if n not in values], [n for n in values if n not in names]
+            raise ProviderError(f"kernel {kernel!r} takes {', '.join(names)}; missing: {missing}, unknown: {extra}")
+        words = [index, HEADER_WORDS + len(names), units, grain]
+        for name in names:
+            value = values[name]
+            words.append(f32(value) if isinstance(value, float) else int(value))
+        return words
+
+    def call(self, kernel: str, *, units: int, grain: int = 1, scratch: int = 0, **fields: int | float) -> None:
+        """Run one kernel now. `scratch` is how many bytes of scratch memory it needs."""
+        words = self.words(kernel, units, grain, fields)
+        self.write(self._call_tape, np.array(words, np.int64))
+        space = self.alloc(scratch) if scratch else 0
+        try:
+            self.run(self._call_tape, len(words), space)
+        finally:
+            if space:
+                self.free(space, scratch)
+
+    def close(self) -> None:
+        """Give all memory back. The engine can't be used any more."""
+        self.host.close()
+
+
+class Tape:
+    """A program in the making: operations in the order in which they run."""
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+        self.scratch = 0
+        """Bytes of scratch memory that the operations need, the largest of all."""
+        self._words: list[int] = []
+        self.operations: list[tuple[str, int]] = []
+        """Kernel and first word of each operation."""
+
+    def emit(self, kernel: str, *, units: int, grain: int = 1, scratch: int = 0, **fields: int | float) -> None:
+        """Add an operation: `units` independent pieces of work, at least `grain` of which are worth a thread."""
+        self.operations.append((kernel, len(self._words)))
+        self._words += self.engine.words(kernel, units, grain, fields)
+        self.scratch = max(self.scratch, scratch)
+
+    @property
+    def words(self) -> np.ndarray:
+        """The tape as an int64 array."""
+        return np.array(self._words, np.int64)

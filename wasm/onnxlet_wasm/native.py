@@ -1,0 +1,104 @@
+"""The kernels as a native library: the host on a desktop."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxlet.errors import LimitError, ProviderError
+
+LIB = Path(__file__).resolve().parent / "lib"
+SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+ALIGNMENT = 64
+PADDING = 64
+X86_64_V3 = 3
+"""What `processor_level` says of a processor with AVX2 and fused multiply-add."""
+
+
+def available() -> str | None:
+    """`None` where the native kernels can run, else the reason why not."""
+    try:
+        load_library()
+    except ProviderError as error:
+        return str(error)
+    return None
+
+
+@cache
+def load_library(baseline: bool = False) -> ctypes.CDLL:
+    """The library for this processor. `baseline` asks for the build for processors without AVX2, where there is one.
+    Raises `ProviderError`."""
+    path = LIB / f"kernels{SUFFIX}"
+    fallback = LIB / f"kernels-baseline{SUFFIX}"
+    if fallback.exists():
+        library = _load(fallback)
+        if baseline or library.processor_level() < X86_64_V3:
+            return library
+    if not path.exists():
+        raise ProviderError(
+            f"no compiled kernels for {sys.platform} {platform.machine()} in {LIB}: this installation has none for "
+            "this machine. In a checkout, compile them: python -m onnxlet_wasm.build"
+        )
+    return _load(path)
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ProviderError(f"the compiled kernels can't be loaded: {error}") from error
+    library.run.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    library.run.restype = None
+    library.kernel_description.restype = ctypes.c_char_p
+    return library
+
+
+class NativeHost:
+    """A native library that works in the process's own memory."""
+
+    def __init__(self, relaxed: bool | None = None):
+        library = load_library(baseline=relaxed is False)
+        self.descriptions = [library.kernel_description(i).decode() for i in range(library.kernel_count())]
+        self.run = library.run
+        self._blocks: dict[int, np.ndarray] = {}
+        self._total = 0
+
+    def alloc(self, nbytes: int) -> int:
+        size = nbytes + ALIGNMENT + PADDING
+        try:
+            block = np.empty(size, np.uint8)
+        except (MemoryError, ValueError) as error:
+            raise LimitError(f"out of memory: {nbytes:,} more bytes could not be had") from error
+        address = block.ctypes.data + ALIGNMENT - 1 & -ALIGNMENT
+        self._blocks[address] = block
+        self._total += size
+        return address
+
+    def free(self, address: int, nbytes: int) -> None:
+        self._total -= self._blocks.pop(address).nbytes
+
+    def write(self, address: int, data: np.ndarray) -> None:
+        ctypes.memmove(address, data.ctypes.data, data.nbytes)
+
+    def write_js(self, address: int, array: Any, offset: int, nbytes: int) -> None:
+        raise ProviderError("there is no JavaScript memory here")
+
+    def read_into(self, address: int, out: np.ndarray) -> None:
+        ctypes.memmove(out.ctypes.data, address, out.nbytes)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        ctypes.memset(address, 0, nbytes)
+
+    def stats(self) -> int:
+        """Bytes allocated now."""
+        return self._total
+
+    def close(self) -> None:
+        self._blocks.clear()
+        self._total = 0

@@ -7,7 +7,8 @@ from math import prod
 
 import numpy as np
 
-from .precision import narrow, widen
+from .common import to_float32
+from .precision import narrow
 from .registry import op
 from .sampling import sample_linear
 from .windows import (
@@ -91,8 +92,8 @@ def conv(
     strides = per_axis(strides, rank, 1, "strides")
     dilations = per_axis(dilations, rank, 1, "dilations")
     padding = window_pads(auto_pad, pads, x.shape[2:], kernel, strides, dilations)
-    y = convolve(pad_spatial(widen(x), padding), widen(w), strides, dilations, group)
-    return narrow(add_channel_bias(y, None if b is None else widen(b)), dtype)
+    y = convolve(pad_spatial(to_float32(x), padding), to_float32(w), strides, dilations, group)
+    return narrow(add_channel_bias(y, None if b is None else to_float32(b)), dtype)
 
 
 def transposed_pads(
@@ -151,7 +152,7 @@ def conv_transpose(
         raise ValueError(f"weights of shape {w.shape} need {w.shape[0]} input channels, the input has {channels}")
     cut = transposed_pads(sizes, kernel, strides, dilations, output_padding, auto_pad, pads, output_shape)
 
-    x, w = widen(x), widen(w)
+    x, w = to_float32(x), to_float32(w)
     per_group = w.shape[1]
     columns = np.matmul(
         w.reshape(group, channels // group, -1).transpose(0, 2, 1), x.reshape(n, group, channels // group, -1)
@@ -161,7 +162,7 @@ def conv_transpose(
     y = fold(columns, kernel, sizes, strides, dilations, full)
     y = pad_spatial(y, tuple((-a, -b) for a, b in cut))
     if b is not None:
-        y = y + widen(b).reshape(-1, *(1,) * rank)
+        y = y + to_float32(b).reshape(-1, *(1,) * rank)
     return narrow(y, dtype)
 
 
@@ -192,18 +193,18 @@ def deform_conv(
         raise ValueError(f"offset has shape {offset.shape}; {(n, offset_group * count * rank, *out)} is needed")
 
     # Where each tap of each window samples the input, as (N * offset_group, rank, taps, *out).
-    positions = widen(offset).reshape(n * offset_group, count, rank, *out).swapaxes(1, 2).copy()
+    positions = to_float32(offset).reshape(n * offset_group, count, rank, *out).swapaxes(1, 2).copy()
     for axis in range(rank):
         tap = np.indices(kernel)[axis].reshape(count, *(1,) * rank) * dilations[axis]
         window = np.indices(out)[axis] * strides[axis] - padding[axis][0]
         positions[:, axis] += tap + window
-    images = widen(x).reshape(n * offset_group, channels // offset_group, *sizes)
+    images = to_float32(x).reshape(n * offset_group, channels // offset_group, *sizes)
     sampled = sample_linear(images, list(positions.swapaxes(0, 1)))
     if mask is not None:
-        sampled = sampled * widen(mask).reshape(n * offset_group, 1, count, *out)
+        sampled = sampled * to_float32(mask).reshape(n * offset_group, 1, count, *out)
     columns = sampled.reshape(n, group, channels // group * count, prod(out))
-    y = np.matmul(widen(w).reshape(group, w.shape[0] // group, -1), columns).reshape(n, w.shape[0], *out)
-    return narrow(add_channel_bias(y, None if b is None else widen(b)), dtype)
+    y = np.matmul(to_float32(w).reshape(group, w.shape[0] // group, -1), columns).reshape(n, w.shape[0], *out)
+    return narrow(add_channel_bias(y, None if b is None else to_float32(b)), dtype)
 
 
 @op("Col2Im", since=18)
@@ -230,7 +231,7 @@ def col2im(
             f"image of {sizes} has"
         )
     columns = columns.reshape(n, rows // prod(kernel), prod(kernel), blocks)
-    image = fold(widen(columns), kernel, counts, strides, dilations, padded)
+    image = fold(to_float32(columns), kernel, counts, strides, dilations, padded)
     return narrow(pad_spatial(image, tuple((-a, -b) for a, b in padding)), columns.dtype)
 
 
@@ -250,7 +251,7 @@ def causal_conv_with_state(
         past_state = np.zeros((n, channels, taps_before), x.dtype)
     line = np.concatenate([past_state, x], axis=2)
     y = add_channel_bias(
-        convolve(widen(line), widen(weight), (1,), (1,), channels), None if bias is None else widen(bias)
+        convolve(to_float32(line), to_float32(weight), (1,), (1,), channels), None if bias is None else to_float32(bias)
     )
     if activation in ("silu", "swish"):
         y = y / (1 + np.exp(-y))

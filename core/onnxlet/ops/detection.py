@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .precision import narrow, widen
+from .common import to_float32
+from .precision import narrow
 from .registry import op
 
 
@@ -50,7 +51,7 @@ def roi_align_impl(
     spatial_scale: float,
     half_pixel: bool,
 ) -> np.ndarray:
-    wide, boxes = widen(x), widen(rois)
+    wide, boxes = to_float32(x), to_float32(rois)
     shift = boxes.dtype.type(0.5 if half_pixel else 0)
     boxes = boxes * boxes.dtype.type(spatial_scale) - shift
     x1, y1 = boxes[:, 0], boxes[:, 1]
@@ -124,7 +125,7 @@ def max_roi_pool(x: np.ndarray, rois: np.ndarray, *, pooled_shape: Sequence[int]
     """Rows of `rois` are (batch index, x1, y1, x2, y2), both corners included; an empty bin gives 0."""
     height, width = x.shape[2:]
     rows, columns = pooled_shape
-    wide, boxes = widen(x), widen(rois)
+    wide, boxes = to_float32(x), to_float32(rois)
     result = np.zeros((len(boxes), x.shape[1], rows, columns), wide.dtype)
     scaled = boxes[:, 1:] * boxes.dtype.type(spatial_scale)
     corners = (np.sign(scaled) * np.floor(np.abs(scaled) + 0.5)).astype(np.int64)  # halves away from zero

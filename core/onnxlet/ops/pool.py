@@ -7,7 +7,8 @@ from math import prod
 
 import numpy as np
 
-from .precision import narrow, widen
+from .common import to_float32
+from .precision import narrow
 from .registry import op
 from .windows import Pads, extent, output_sizes, pad_spatial, per_axis, taps, window_pads
 
@@ -65,7 +66,7 @@ def max_pool(
     kernel, strides, dilations, out, _, pads = pool_geometry(
         sizes, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode
     )
-    wide = widen(x)
+    wide = to_float32(x)
     padded = pad_spatial(wide, pads, lowest(wide.dtype))
     best = np.full((*x.shape[:2], *out), lowest(wide.dtype), wide.dtype)
     if n_outputs == 1:
@@ -141,7 +142,7 @@ def average_pool(
     ceil_mode: int = 0,
     count_include_pad: int = 0,
 ):
-    y = average_pool_wide(widen(x), kernel_shape, strides, pads, dilations, auto_pad, ceil_mode, count_include_pad)
+    y = average_pool_wide(to_float32(x), kernel_shape, strides, pads, dilations, auto_pad, ceil_mode, count_include_pad)
     return narrow(y, x.dtype)
 
 
@@ -165,7 +166,7 @@ def lp_pool(
     kernel, steps, spread, out, _, extended = pool_geometry(
         x.shape[2:], kernel_shape, strides, pads, dilations, auto_pad, ceil_mode
     )
-    wide = widen(x)
+    wide = to_float32(x)
     powers = np.abs(wide) ** wide.dtype.type(p)
     return narrow(power_sum_root(window_sum(powers, kernel, out, steps, spread, extended), p), x.dtype)
 
@@ -176,17 +177,17 @@ def spatial_axes(x: np.ndarray) -> tuple[int, ...]:
 
 @op("GlobalAveragePool")
 def global_average_pool(x: np.ndarray):
-    return narrow(widen(x).mean(axis=spatial_axes(x), keepdims=True), x.dtype)
+    return narrow(to_float32(x).mean(axis=spatial_axes(x), keepdims=True), x.dtype)
 
 
 @op("GlobalMaxPool")
 def global_max_pool(x: np.ndarray):
-    return narrow(widen(x).max(axis=spatial_axes(x), keepdims=True), x.dtype)
+    return narrow(to_float32(x).max(axis=spatial_axes(x), keepdims=True), x.dtype)
 
 
 @op("GlobalLpPool")
 def global_lp_pool(x: np.ndarray, *, p: float = 2):
-    wide = widen(x)
+    wide = to_float32(x)
     powers = np.abs(wide) ** wide.dtype.type(p)
     return narrow(power_sum_root(powers.sum(axis=spatial_axes(x), keepdims=True), p), x.dtype)
 
@@ -208,7 +209,7 @@ def max_unpool(
     cut = window_pads("NOTSET", pads, x.shape[2:], kernel, strides, (1,) * rank)
     sizes = [(n - 1) * s + k - a - b for n, s, k, (a, b) in zip(x.shape[2:], strides, kernel, cut, strict=True)]
     flat = np.zeros(x.shape[0] * x.shape[1] * prod(sizes), x.dtype)
-    if indices.size and not (0 <= indices.min() and indices.max() < flat.size):
+    if indices.size and (indices.min() < 0 or indices.max() >= flat.size):
         raise ValueError(f"indices reach {indices.min()} to {indices.max()}; the output has {flat.size} elements")
     flat[indices.reshape(-1)] = x.reshape(-1)
     y = flat.reshape(*x.shape[:2], *sizes)

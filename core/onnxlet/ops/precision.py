@@ -1,4 +1,4 @@
-"""In which precision operators compute: 16-bit and 8-bit floats are widened to float32, and narrowed once at the end."""
+"""Rounding results to the element type that an operator's output has."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
-
-def widen(x: np.ndarray) -> np.ndarray:
-    """`x` as float32 if it is a float narrower than that, else unchanged."""
-    return x.astype(np.float32) if x.dtype.itemsize < 4 and x.dtype.kind in "fV" else x
+from ..model import dtypes
+from .common import to_float32
 
 
 def narrow(x: np.ndarray, dtype: Any) -> np.ndarray:
     """`x` in the element type `dtype`, without a copy where it has it already."""
-    return x.astype(dtype, copy=False)
+    dtype = np.dtype(dtype)
+    return dtypes.narrow(x, dtype) if dtype.kind == "V" and x.dtype != dtype else x.astype(dtype, copy=False)
 
 
 def full_precision(x: np.ndarray) -> np.ndarray:
-    """`x` as float64 if it is that, else as float32: the types that attributes such as `stash_type` = 1 ask for."""
-    return x if x.dtype == np.float64 else x.astype(np.float32, copy=False)
+    """`x` as float64 if it is that, else as float32."""
+    return x if x.dtype == np.float64 else to_float32(x).astype(np.float32, copy=False)

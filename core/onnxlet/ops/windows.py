@@ -115,7 +115,7 @@ def windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilati
 def taps(
     kernel: Sequence[int], counts: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """For each tap of a window, its index and the slice of the (padded) input that it meets over all `counts` windows."""
+    """For each tap of a window, its index and the part of the padded input that it meets over all `counts` windows."""
     for tap in itertools.product(*map(range, kernel)):
         yield (
             tap,

@@ -1,0 +1,46 @@
+"""onnxlet runs ONNX models from Python: in the browser (Pyodide) and on the desktop."""
+
+from __future__ import annotations
+
+from .errors import (
+    ExternalDataError,
+    FeedError,
+    LimitError,
+    MissingOperatorsError,
+    ModelError,
+    NodeError,
+    OnnxletError,
+    ProviderError,
+    SessionClosedError,
+    ShapeError,
+    UnsupportedError,
+)
+from .ops import op
+from .options import ExecutionMode, GraphOptimizationLevel, SessionOptions
+from .providers import get_all_providers, get_available_providers
+from .session import InferenceSession, ModelMetadata, NodeArg
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ExecutionMode",
+    "ExternalDataError",
+    "FeedError",
+    "GraphOptimizationLevel",
+    "InferenceSession",
+    "LimitError",
+    "MissingOperatorsError",
+    "ModelError",
+    "ModelMetadata",
+    "NodeArg",
+    "NodeError",
+    "OnnxletError",
+    "ProviderError",
+    "SessionClosedError",
+    "SessionOptions",
+    "ShapeError",
+    "UnsupportedError",
+    "get_all_providers",
+    "get_available_providers",
+    "op",
+]

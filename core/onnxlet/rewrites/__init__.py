@@ -1,0 +1,119 @@
+"""Graph rewrites: each makes a graph cheaper without changing what it computes.
+
+`REWRITES` orders them. Each has a name, by which a session may switch it off, and the optimisation level from which
+on it runs. They are run over the graph and every sub-graph until nothing changes any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from ..errors import ShapeError
+from ..graph.infer import infer_graph
+from ..graph.ir import Graph, Type
+from ..model.tensors import Tensor
+from ..options import GraphOptimizationLevel, SessionOptions
+from .activations import fuse_gates, fuse_gelu
+from .cleanup import fold_constants, remove_dead, remove_no_ops, share_equal_nodes
+from .convolution import fold_batch_norm, fold_channel_affine, fold_pad
+from .editor import Editor
+from .epilogues import fuse_epilogues, fuse_matmul_bias
+from .normalization import fuse_layer_norm
+
+BASIC = GraphOptimizationLevel.ORT_ENABLE_BASIC
+EXTENDED = GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+
+ROUNDS = 10
+"""Rounds until the rewrites are taken to be at a fixed point; graphs settle in two or three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """`apply` changes the editor's graph and returns how many changes it made."""
+
+    name: str
+    level: GraphOptimizationLevel
+    apply: Callable[[Editor], int]
+
+
+REWRITES = (
+    Rewrite("fold_constants", BASIC, fold_constants),
+    Rewrite("remove_no_ops", BASIC, remove_no_ops),
+    Rewrite("share_equal_nodes", BASIC, share_equal_nodes),
+    Rewrite("fold_batch_norm", BASIC, fold_batch_norm),
+    Rewrite("fold_channel_affine", BASIC, fold_channel_affine),
+    Rewrite("fold_pad", BASIC, fold_pad),
+    Rewrite("fuse_layer_norm", EXTENDED, fuse_layer_norm),
+    Rewrite("fuse_gelu", EXTENDED, fuse_gelu),
+    Rewrite("fuse_gates", EXTENDED, fuse_gates),
+    Rewrite("fuse_matmul_bias", EXTENDED, fuse_matmul_bias),
+    Rewrite("fuse_epilogues", EXTENDED, fuse_epilogues),
+    Rewrite("remove_dead", BASIC, remove_dead),
+)
+
+
+def names() -> list[str]:
+    """The rewrites' names, in the order in which they run."""
+    return [rewrite.name for rewrite in REWRITES]
+
+
+def optimize(graph: Graph, options: SessionOptions) -> Graph:
+    """A rewritten copy of `graph`; the original is left as it is.
+
+    Raises `ValueError` for a name in `options.disabled_rewrites` that there is no rewrite of.
+    """
+    if unknown := options.disabled_rewrites - set(names()):
+        raise ValueError(f"no rewrite is called {', '.join(sorted(unknown))}; there are: {', '.join(names())}")
+    chosen = [
+        r
+        for r in REWRITES
+        if r.level <= options.graph_optimization_level and r.name not in options.disabled_rewrites
+    ]
+    return _optimize(graph, chosen, {}, {})
+
+
+def _optimize(
+    graph: Graph, chosen: list[Rewrite], outer: Mapping[str, Tensor], outer_types: Mapping[str, Type | None]
+) -> Graph:
+    copy = replace(
+        graph,
+        nodes=[replace(node, inputs=list(node.inputs), attributes=dict(node.attributes)) for node in graph.nodes],
+        initializers=dict(graph.initializers),
+        types=dict(graph.types),
+    )
+    if not chosen:
+        return copy
+    # A body sees the constants around it, so that its own rewrites can use them; it keeps those that it reads.
+    borrowed = {name: outer[name] for name in copy.captures() if name in outer}
+    copy.initializers.update(borrowed)
+    for _ in range(ROUNDS):
+        types = _infer(copy, outer_types)
+        changes = 0
+        for rewrite in chosen:
+            editor = Editor(copy, types)
+            changes += rewrite.apply(editor)
+            editor.finish()
+            types = {**types, **editor.types}
+        if not changes:
+            break
+    types = {**outer_types, **_infer(copy, outer_types)}
+    visible = {**outer, **copy.initializers}
+    for node in copy.nodes:
+        for name, value in node.attributes.items():
+            if isinstance(value, Graph):
+                node.attributes[name] = _optimize(value, chosen, visible, types)
+    return copy
+
+
+def _infer(graph: Graph, outer: Mapping[str, Type | None]) -> dict[str, Type | None]:
+    captured = {name: outer.get(name) for name in graph.captures()}
+    try:
+        inferred = infer_graph(graph, captured)
+    except ShapeError:
+        # The run will say what is wrong with which node; rewrites that need types just do not apply.
+        inferred = {}
+    return {**captured, **graph.types, **inferred}
+
+
+__all__ = ["REWRITES", "Editor", "Rewrite", "names", "optimize"]

@@ -1,0 +1,173 @@
+"""Running a graph: plans made and cached by input types, their instructions carried out in order.
+
+A run is written once, as a generator that yields whatever it has to wait for (a GPU's answer). `drive` finishes such a
+generator by blocking, `drive_async` by awaiting; where nothing has to be waited for, both are a plain call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any
+
+from ..errors import NodeError, OnnxletError
+from ..graph.ir import Graph, Node, TensorType, Type
+from ..model.tensors import Tensor
+from ..providers.base import Provider
+from .numpy_steps import describe
+from .plan import Compiled, Interpreted, PlanCache, Stage, make_stage, type_of
+
+Run = Generator[Any, Any, Any]
+
+
+def drive(run: Run) -> Any:
+    """Finish a run, blocking where it waits. What it yields is a `(provider, awaitable)` pair."""
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            provider, awaitable = run.throw(error) if error is not None else run.send(answer)
+        except StopIteration as stop:
+            return stop.value
+        answer, error = None, None
+        try:
+            answer = provider.wait(awaitable)
+        except Exception as failure:
+            error = failure
+
+
+async def drive_async(run: Run) -> Any:
+    """Finish a run, awaiting where it waits."""
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            _, awaitable = run.throw(error) if error is not None else run.send(answer)
+        except StopIteration as stop:
+            return stop.value
+        answer, error = None, None
+        try:
+            answer = await awaitable
+        except BaseException as failure:
+            error = failure
+
+
+class GraphExecutor:
+    """Runs one graph on a list of providers; sub-graphs get executors of their own.
+
+    `captured` are the types and `constants` the tensors that a body takes from the graphs around it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        providers: Sequence[Provider],
+        constants: Mapping[str, Tensor] | None = None,
+        captured: Sequence[str] = (),
+    ):
+        self.graph = graph
+        self.providers = providers
+        self.constants = {**(constants or {}), **graph.initializers}
+        self.captured = list(captured)
+        self.scope: dict[str, Any] = {}
+        self.plans = PlanCache()
+        self.latest: Stage | None = None
+
+    def run(self, feeds: Mapping[str, Any], outputs: Sequence[str] | None = None) -> Run:
+        """Compute `outputs` (default: the graph's) from values by name. Returns a list; yields to wait."""
+        wanted = list(self.graph.outputs if outputs is None else outputs)
+        values = dict(feeds)
+        stage = self.plan({name: type_of(v) for name, v in values.items()})
+        self.latest = stage
+        while True:
+            for instruction in stage.instructions:
+                yield from self._carry_out(instruction, values, stage)
+                for name in instruction.dead:
+                    values.pop(name, None)
+            if not stage.deferred:
+                break
+            entry = {name: type_of(values[name]) for name in stage.entry if name in values}
+            key = tuple(entry.items())
+            following = stage.following.lookup(key)
+            if following is None:
+                following = self._make_stage(stage.deferred, entry, stage.constants)
+                stage.following.add(key, following)
+            stage = following
+        return [values[name] if name in values else stage.constants[name].numpy() for name in wanted]
+
+    def plan(self, types: Mapping[str, Type | None]) -> Stage:
+        """The first stage for inputs of these types, from the cache or made now."""
+        key = tuple(types.items())
+        stage = self.plans.lookup(key)
+        if stage is None:
+            # A fed value overrides the initializer of the same name.
+            constants = {name: t for name, t in self.constants.items() if name not in types}
+            stage = self._make_stage(self.graph.nodes, types, constants)
+            self.plans.add(key, stage)
+        return stage
+
+    def _make_stage(
+        self, nodes: Sequence[Node], types: Mapping[str, Type | None], constants: Mapping[str, Tensor]
+    ) -> Stage:
+        return make_stage(nodes, self.graph.outputs, types, constants, self.providers, self._make_body, self.graph)
+
+    def _make_body(
+        self, graph: Graph, captured: Mapping[str, Type | None], constants: Mapping[str, Tensor]
+    ) -> GraphExecutor:
+        return GraphExecutor(graph, self.providers, constants, list(captured))
+
+    def body(self, *inputs: Any) -> Run:
+        """Run this graph as a sub-graph: `inputs` are the body's own, captured values come from `scope`."""
+        if len(inputs) != len(self.graph.inputs):
+            raise ValueError(f"a body with {len(self.graph.inputs)} inputs was given {len(inputs)}")
+        return (yield from self.run({**self.scope, **dict(zip(self.graph.inputs, inputs, strict=True))}))
+
+    def _carry_out(self, instruction: Compiled | Interpreted, values: dict[str, Any], stage: Stage) -> Run:
+        if isinstance(instruction, Compiled):
+            given = [values[name] for name in instruction.inputs]
+            try:
+                results = instruction.executable.run(given)
+                if isawaitable(results):
+                    results = yield instruction.provider, results
+            except OnnxletError:
+                raise
+            except Exception as error:
+                raise _segment_error(instruction, given, error) from error
+        else:
+            given = [self._argument(instruction, name, values, stage) for name in instruction.inputs]
+            for executor in instruction.bodies:
+                executor.scope = {name: values[name] for name in executor.captured}
+            own = given[: len(instruction.call.node.inputs)]
+            results = yield from instruction.call(own)
+            for expected, value in zip(instruction.expected, results, strict=True):
+                if expected is not None and value is not None and type_of(value) != expected:
+                    raise _inference_error(instruction, own, expected, value)
+        for name, value in zip(instruction.outputs, results, strict=True):
+            if name:
+                values[name] = value
+
+    @staticmethod
+    def _argument(instruction: Interpreted, name: str, values: Mapping[str, Any], stage: Stage) -> Any:
+        if not name or name in values:
+            return values.get(name)
+        if name not in instruction.fixed:
+            instruction.fixed[name] = stage.constants[name].numpy()
+        return instruction.fixed[name]
+
+    def close(self) -> None:
+        """Free the plans and what they hold on the providers."""
+        self.latest = None
+        self.plans.close()
+
+
+def _segment_error(instruction: Compiled, given: Sequence[Any], error: Exception) -> NodeError:
+    labels = instruction.labels
+    nodes = ", ".join(map(repr, labels[:3])) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+    inputs = ", ".join(f"{n}: {describe(v)}" for n, v in zip(instruction.inputs, given, strict=True))
+    return NodeError(f"{instruction.provider.name} failed on node(s) {nodes}: {error}. Inputs: {inputs}")
+
+
+def _inference_error(instruction: Interpreted, given: Sequence[Any], expected: TensorType, value: Any) -> NodeError:
+    # Kernels further on were planned for the inferred type: going on would read the wrong bytes.
+    wrong = ValueError(f"it gave {describe(value)} where the plan relies on {expected}")
+    return instruction.call.error(given, wrong)

@@ -1,0 +1,122 @@
+"""Running one node through its NumPy definition: the kernel of last resort, and the definition of right.
+
+Everything that can be decided before running (which operator version, which attributes) is decided in `Call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from types import GeneratorType
+from typing import Any
+
+import numpy as np
+
+from ..errors import LimitError, ModelError, NodeError, OnnxletError
+from ..graph.ir import Graph, Node, TensorType
+from ..ops import registry
+
+Body = Callable[..., Generator[Any, Any, list[Any]]]
+"""A sub-graph as an operator sees it: called with the body's inputs, it is a generator that returns the outputs."""
+
+IGNORED_ATTRIBUTES = frozenset({"consumed_inputs"})
+"""In-place hints of opsets before 6: they never change a result."""
+
+
+def describe(value: Any) -> str:
+    """Type and shape of a run-time value, for messages."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, np.ndarray):
+        return str(TensorType(value.dtype, value.shape))
+    if isinstance(value, (list, dict)):
+        return f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__
+
+
+def check_signature(node: Node, operator: registry.Operator) -> None:
+    """Raise `ModelError` if the node has inputs or attributes that its operator does not have, or lacks some."""
+    where = f"node {node.label!r}: {node.operator} (opset {node.version})"
+    present = {name for name in node.attributes if name not in IGNORED_ATTRIBUTES}
+    if unknown := sorted(present - operator.attributes):
+        has = ", ".join(sorted(operator.attributes)) or "none"
+        raise ModelError(f"{where} has no attribute {', '.join(unknown)}; its attributes are: {has}")
+    if lacking := sorted(operator.required_attributes - present):
+        raise ModelError(f"{where} needs the attribute {', '.join(lacking)}")
+    given = len(node.inputs)
+    if operator.max_inputs is not None and given > operator.max_inputs:
+        raise ModelError(f"{where} takes at most {operator.max_inputs} inputs, this node has {given}")
+    if given < operator.required_inputs:
+        raise ModelError(f"{where} needs {operator.required_inputs} inputs, this node has {given}")
+
+
+class Call:
+    """A node bound to its operator's function and attributes, ready to be called with values."""
+
+    def __init__(self, node: Node, output_types: Sequence[np.dtype | None], body: Callable[[Graph], Body]):
+        operator = registry.find(node.op_type, node.domain, node.version)
+        if operator is None:
+            raise ModelError(f"node {node.label!r}: no operator {node.operator} at opset {node.version}")
+        check_signature(node, operator)
+        self.node = node
+        self.function = operator.function
+        self.n_outputs = len(node.outputs)
+        while self.n_outputs and not node.outputs[self.n_outputs - 1]:
+            self.n_outputs -= 1
+        self.keywords: dict[str, Any] = {}
+        for name, value in node.attributes.items():
+            if name in IGNORED_ATTRIBUTES:
+                continue
+            if isinstance(value, Graph):
+                value = body(value)
+            elif isinstance(value, list) and value and isinstance(value[0], Graph):
+                value = [body(graph) for graph in value]
+            self.keywords[name] = value
+        injected = {"n_outputs": self.n_outputs, "output_types": list(output_types), "opset": node.version}
+        self.keywords.update((name, injected[name]) for name in operator.injected)
+
+    def __call__(self, values: Sequence[Any]) -> Generator[Any, Any, list[Any]]:
+        """Compute the node's outputs, as a list as long as the node's outputs. A generator, because bodies may wait."""
+        try:
+            with np.errstate(all="ignore"):
+                result = self.function(*values, **self.keywords)
+            if isinstance(result, GeneratorType):
+                result = yield from result
+        except OnnxletError as error:
+            if isinstance(error, (NodeError, LimitError)):
+                raise
+            raise self.error(values, error) from error
+        except MemoryError as error:
+            raise LimitError(str(self.error(values, error))) from error
+        except Exception as error:
+            raise self.error(values, error) from error
+        # Single results come bare; a list is a value (a sequence) unless the node has several outputs.
+        outputs = list(result) if isinstance(result, tuple) else [result]
+        if len(outputs) < self.n_outputs and isinstance(result, list) and len(result) >= self.n_outputs:
+            outputs = result
+        if len(outputs) < self.n_outputs:
+            raise self.error(values, ValueError(f"it gave {len(outputs)} outputs where {self.n_outputs} are used"))
+        outputs = [np.asarray(v) if isinstance(v, np.generic) else v for v in outputs]
+        return outputs[: len(self.node.outputs)] + [None] * (len(self.node.outputs) - len(outputs))
+
+    def error(self, values: Sequence[Any], cause: BaseException) -> NodeError:
+        node = self.node
+        inputs = ", ".join(f"{name}: {describe(v)}" for name, v in zip(node.inputs, values, strict=False) if name)
+        reason = str(cause) or type(cause).__name__
+        return NodeError(
+            f"node {node.label!r} failed: {node.operator} (opset {node.version}, NumPy): {reason}. Inputs: {inputs}"
+        )
+
+
+def fold(node: Node, values: Mapping[str, Any]) -> list[Any]:
+    """The outputs of a node without sub-graphs whose inputs are all known."""
+
+    def no_body(_: Graph) -> Body:
+        raise AssertionError("nodes with sub-graphs are not folded")
+
+    call = Call(node, [None] * len(node.outputs), no_body)
+    generator = call([values[name] if name else None for name in node.inputs])
+    try:
+        next(generator)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError(f"{node.operator} waited")

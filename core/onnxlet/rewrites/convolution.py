@@ -1,0 +1,138 @@
+"""Folding what surrounds a convolution into its weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph.ir import Node
+from .editor import Editor
+
+
+def _convolutions(editor: Editor) -> list[tuple[Node, Node]]:
+    """Convolutions with constant float weights whose result goes to one other node: pairs of the two."""
+    pairs = []
+    for node in editor.nodes("Conv"):
+        weights = editor.constant(node.inputs[1])
+        bias = node.inputs[2] if len(node.inputs) > 2 else ""
+        user = editor.sole_user(node.outputs[0])
+        if user is not None and weights is not None and weights.dtype.kind == "f" and not user.domain:
+            if bias and editor.constant(bias) is None:
+                continue
+            pairs.append((node, user))
+    return pairs
+
+
+def _absorb(editor: Editor, conv: Node, user: Node, scale: np.ndarray, shift: np.ndarray) -> None:
+    """Replace conv and user by a convolution that computes ``scale * conv + shift`` per output channel."""
+    tensor = editor.constant(conv.inputs[1])
+    assert tensor is not None
+    weights = tensor.numpy()
+    bias_name = conv.inputs[2] if len(conv.inputs) > 2 else ""
+    bias = editor.constant(bias_name)
+    # In double precision, so that folding costs no accuracy.
+    old = 0.0 if bias is None else bias.numpy().astype(np.float64)
+    folded = weights.astype(np.float64) * scale.reshape(-1, *[1] * (weights.ndim - 1))
+    inputs = [
+        conv.inputs[0],
+        editor.add_constant(f"{conv.inputs[1]}_folded", folded.astype(weights.dtype)),
+        editor.add_constant(f"{conv.outputs[0]}_bias", (old * scale + shift).astype(weights.dtype)),
+    ]
+    new = Node("Conv", inputs, [user.outputs[0]], dict(conv.attributes), "", conv.version, conv.name or conv.label)
+    editor.replace([conv, user], [new])
+
+
+def fold_batch_norm(editor: Editor) -> int:
+    """Conv followed by BatchNormalization with constant statistics becomes one Conv."""
+    changes = 0
+    for conv, norm in _convolutions(editor):
+        if norm.op_type != "BatchNormalization" or any(norm.outputs[1:]) or norm.attributes.get("training_mode"):
+            continue
+        if norm.version < 7 and not norm.attributes.get("is_test", 0) or norm.attributes.get("spatial", 1) != 1:
+            continue
+        tensors = [editor.constant(name) for name in norm.inputs[1:5]]
+        if any(t is None for t in tensors) or norm.inputs[0] != conv.outputs[0]:
+            continue
+        scale, shift, mean, variance = (t.numpy().astype(np.float64) for t in tensors if t is not None)
+        factor = scale / np.sqrt(variance + norm.attributes.get("epsilon", 1e-5))
+        _absorb(editor, conv, norm, factor, shift - mean * factor)
+        changes += 1
+    return changes
+
+
+def fold_channel_affine(editor: Editor) -> int:
+    """Conv followed by Mul, Add, Sub or Div with one constant per channel becomes one Conv."""
+    changes = 0
+    for conv, user in _convolutions(editor):
+        if user.op_type not in ("Mul", "Add", "Sub", "Div") or user.version < 7:
+            continue
+        position = user.inputs.index(conv.outputs[0])
+        other = editor.constant(user.inputs[1 - position])
+        weights = editor.constant(conv.inputs[1])
+        if other is None or weights is None or (position == 1 and user.op_type == "Div"):
+            continue
+        channels, rank = weights.shape[0], len(weights.shape)
+        if other.dtype != weights.dtype or other.shape not in _per_channel(channels, rank):
+            continue
+        value = np.broadcast_to(other.numpy().astype(np.float64).reshape(-1), (channels,))
+        one, zero = np.ones(channels), np.zeros(channels)
+        if user.op_type == "Div" and (value == 0).any():
+            continue
+        scale, shift = {
+            "Mul": (value, zero),
+            "Add": (one, value),
+            "Sub": (one, -value) if position == 0 else (-one, value),
+            "Div": (1 / value if user.op_type == "Div" else one, zero),
+        }[user.op_type]
+        _absorb(editor, conv, user, scale, shift)
+        changes += 1
+    return changes
+
+
+def _per_channel(channels: int, rank: int) -> list[tuple[int, ...]]:
+    """Shapes that give each channel of a rank-`rank` result one number, without making the result larger."""
+    spatial = (1,) * (rank - 2)
+    return [(), (1,), (channels, *spatial), (1, channels, *spatial), (1, *spatial), (1, 1, *spatial)]
+
+
+def fold_pad(editor: Editor) -> int:
+    """Zero padding of the spatial dimensions before a Conv becomes the Conv's own."""
+    changes = 0
+    for conv in editor.nodes("Conv"):
+        pad = editor.made_by(conv.inputs[0], "Pad")
+        if pad is None or editor.sole_user(conv.inputs[0]) is not conv:
+            continue
+        if pad.attributes.get("mode", "constant") != "constant":
+            continue
+        if conv.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+            continue
+        amounts = _pads(editor, pad)
+        if amounts is None or len(amounts) % 2:
+            continue
+        rank = len(amounts) // 2
+        begin, end = amounts[:rank], amounts[rank:]
+        if any(begin[:2]) or any(end[:2]) or min(amounts) < 0:
+            continue
+        own = list(conv.attributes.get("pads", [0] * (2 * (rank - 2))))
+        own = [a + b for a, b in zip(own, [*begin[2:], *end[2:]], strict=True)]
+        attributes = {**conv.attributes, "pads": own}
+        attributes.pop("auto_pad", None)
+        new = Node(
+            "Conv", [pad.inputs[0], *conv.inputs[1:]], conv.outputs, attributes, "", conv.version,
+            conv.name or conv.label,
+        )  # fmt: skip
+        editor.replace([pad, conv], [new])
+        changes += 1
+    return changes
+
+
+def _pads(editor: Editor, pad: Node) -> list[int] | None:
+    """The amounts of a Pad that pads every axis with zeros, begins then ends; `None` if they are not known."""
+    if "pads" in pad.attributes or "paddings" in pad.attributes:
+        if pad.attributes.get("value", 0.0) != 0.0:
+            return None
+        return list(pad.attributes.get("pads", pad.attributes.get("paddings")))
+    value = pad.inputs[2] if len(pad.inputs) > 2 else ""
+    if (value and editor.scalar(value) != 0.0) or (len(pad.inputs) > 3 and pad.inputs[3]):
+        return None
+    amounts = editor.constant(pad.inputs[1])
+    return None if amounts is None else [int(n) for n in amounts.numpy()]

@@ -1,0 +1,346 @@
+"""`InferenceSession`: a model, ready to run. The face follows onnxruntime's Python API."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from . import download, providers, rewrites
+from .errors import FeedError, MissingOperatorsError, ModelError, ProviderError, SessionClosedError
+from .execution.executor import GraphExecutor, drive, drive_async
+from .execution.numpy_steps import check_signature
+from .explain import Explanation, count_calls, stage_rows
+from .feeds import check_feeds
+from .graph.ir import Graph, Model, TensorType, Type
+from .model.dtypes import type_name
+from .model.loader import load_model
+from .ops import registry
+from .options import SessionOptions
+from .providers.base import Provider
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with what is being done, how much of it is done, and of how much (bytes; `None` where unknown)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArg:
+    """An input or output of a model: its name, its type such as ``tensor(float)``, and its shape.
+
+    The shape holds an `int` for a fixed dimension, the model's name for a symbolic one, `None` for an unknown one.
+    """
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+    @classmethod
+    def of(cls, name: str, type_: Type | None) -> NodeArg:
+        shape = list(type_.shape or ()) if isinstance(type_, TensorType) else []
+        return cls(name, type_name(type_), shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMetadata:
+    """What a model says about itself."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+
+
+class InferenceSession:
+    """A model with its plans, on a list of execution providers.
+
+    `path_or_bytes` is a path, the bytes of a model, an open binary file, or an `onnx.ModelProto`. `providers` is a
+    list of names or `(name, options)` pairs in order of preference; the default is the CPU. A provider of
+    onnxruntime's that onnxlet does not have is skipped with a warning.
+
+    Raises `ModelError` if the model is not valid, `MissingOperatorsError` if it uses operators that are not there
+    (all are listed), `ProviderError` if none of the providers can be used.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: Any,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[providers.ProviderSpec] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        external_data: Any = None,
+    ):
+        made, absent = _create_providers(providers, provider_options)
+        self._start(path_or_bytes, sess_options, made, absent, external_data)
+
+    @classmethod
+    async def create(
+        cls,
+        source: Any,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[providers.ProviderSpec] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        external_data: Any = None,
+        progress: Progress | None = None,
+        cache: bool = True,
+    ) -> InferenceSession:
+        """The asynchronous form of the constructor, and the one for web pages.
+
+        `source` may also be a URL: it is downloaded with `progress` and kept in a persistent cache (the browser's
+        Cache Storage; a folder on a desktop), which is asked first if `cache` is true. A GPU's adapter is waited for
+        without blocking.
+        """
+        if isinstance(source, str) and "://" in source:
+            source = await download.fetch(source, progress=progress, cache=cache)
+        made, absent = await _create_providers_async(providers, provider_options)
+        session = cls.__new__(cls)
+        session._start(source, sess_options, made, absent, external_data)
+        return session
+
+    def _start(
+        self,
+        source: Any,
+        options: SessionOptions | None,
+        made: list[Provider],
+        absent: dict[str, str],
+        external_data: Any,
+    ) -> None:
+        self._closed = False
+        self._providers = made
+        self._absent = absent
+        self._options = options or SessionOptions()
+        self._thread_lock = threading.Lock()
+        self._task_lock: asyncio.Lock | None = None
+        try:
+            self._model: Model = load_model(source, external_data=external_data)
+            check_operators(self._model.graph)
+            graph = rewrites.optimize(self._model.graph, self._options)
+        except BaseException:
+            for provider in made:
+                provider.close()
+            raise
+        self._executor = GraphExecutor(graph, made)
+        self._overridden: GraphExecutor | None = None
+
+    # Running
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
+    ) -> list[Any]:
+        """Compute outputs, in the order of `output_names` (`None` or empty: all, in the model's order).
+
+        `input_feed` maps input names to arrays. Raises `FeedError` where they don't fit the model, `NodeError` where
+        a node fails; the session goes on working after an error.
+        """
+        del run_options
+        feeds, outputs = self._prepare(output_names, input_feed)
+        with self._turn():
+            return drive(self._choose(feeds).run(feeds, outputs))
+
+    async def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> list[Any]:
+        """Like `run`, but waits for a device without blocking. Overlapping calls take turns."""
+        feeds, outputs = self._prepare(output_names, input_feed)
+        async with self._async_turn():
+            return await drive_async(self._choose(feeds).run(feeds, outputs))
+
+    def _prepare(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[str]]:
+        if self._closed:
+            raise SessionClosedError("this session was closed; make a new one")
+        graph = self._model.graph
+        outputs = list(output_names or graph.outputs)
+        if unknown := [name for name in outputs if name not in graph.outputs]:
+            raise FeedError(
+                f"the model has no output {', '.join(map(repr, unknown))}; its outputs are {', '.join(graph.outputs)}"
+            )
+        return check_feeds(graph, input_feed), outputs
+
+    def _choose(self, feeds: Mapping[str, Any]) -> GraphExecutor:
+        """The executor for these feeds. Rewrites take initializers for constants: fed ones need the original graph."""
+        if not any(name in feeds for name in self._model.graph.defaults):
+            return self._executor
+        if self._overridden is None:
+            self._overridden = GraphExecutor(self._model.graph, self._providers)
+        return self._overridden
+
+    @contextmanager
+    def _turn(self) -> Any:
+        """One run at a time: plans share memory."""
+        # A page has one thread: waiting there for a run that is itself suspended would never end.
+        if not self._thread_lock.acquire(blocking=sys.platform != "emscripten"):
+            raise ProviderError("another run of this session is under way; await it first, or use run_async")
+        try:
+            yield
+        finally:
+            self._thread_lock.release()
+
+    @asynccontextmanager
+    async def _async_turn(self) -> Any:
+        if self._task_lock is None:
+            self._task_lock = asyncio.Lock()
+        async with self._task_lock:
+            while not self._thread_lock.acquire(blocking=False):
+                await asyncio.sleep(0.001)
+            try:
+                yield
+            finally:
+                self._thread_lock.release()
+
+    # Asking
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The model's inputs, without initializers that have a default value."""
+        return [NodeArg.of(name, self._model.graph.types.get(name)) for name in self._model.graph.inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The model's outputs."""
+        return [NodeArg.of(name, self._model.graph.types.get(name)) for name in self._model.graph.outputs]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Inputs with a default value, which may be fed or left out."""
+        return [NodeArg.of(name, self._model.graph.types.get(name)) for name in self._model.graph.defaults]
+
+    def get_providers(self) -> list[str]:
+        """Names of the providers in use, in order of preference."""
+        return list(dict.fromkeys([*(p.name for p in self._providers), providers.CPU]))
+
+    def get_session_options(self) -> SessionOptions:
+        return self._options
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says about itself."""
+        model = self._model
+        return ModelMetadata(
+            model.producer_name,
+            model.graph.name,
+            model.domain,
+            model.doc_string,
+            "",
+            model.model_version,
+            dict(model.metadata),
+        )
+
+    def explain(self) -> Explanation:
+        """Where each node runs and why: of the last run, or, before one, of the plan for the declared input shapes.
+
+        Before the first run of a model whose input shapes are not fixed there is no plan yet, and the table is empty.
+        """
+        if self._closed:
+            raise SessionClosedError("this session was closed; make a new one")
+        executor = self._executor
+        if executor.latest is None:
+            types = {name: self._model.graph.tensor_type(name) for name in self._model.graph.inputs}
+            if not all(t.concrete for t in types.values()):
+                return Explanation([], self._absent, 0)
+            executor.latest = executor.plan(types)
+        return Explanation(list(stage_rows(executor.latest)), self._absent, count_calls(executor.latest))
+
+    def memory_stats(self) -> dict[str, dict[str, int]]:
+        """Bytes held by each provider, by kind."""
+        return {provider.name: provider.memory_stats() for provider in self._providers}
+
+    def close(self) -> None:
+        """Free the plans and every provider's memory. Closing twice is fine; running afterwards is an error."""
+        if self._closed:
+            return
+        self._closed = True
+        self._executor.close()
+        if self._overridden is not None:
+            self._overridden.close()
+        for provider in self._providers:
+            provider.close()
+
+    def __enter__(self) -> InferenceSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def check_operators(graph: Graph) -> None:
+    """Raise `MissingOperatorsError` with all operators that nobody knows, or `ModelError` for a misused one."""
+    missing: dict[tuple[str, int], list[str]] = {}
+    _collect_missing(graph, missing)
+    if missing:
+        raise MissingOperatorsError([(operator, version, nodes) for (operator, version), nodes in missing.items()])
+
+
+def _collect_missing(graph: Graph, missing: dict[tuple[str, int], list[str]]) -> None:
+    for node in graph.nodes:
+        operator = registry.find(node.op_type, node.domain, node.version)
+        if operator is None:
+            missing.setdefault((node.operator, node.version), []).append(node.label)
+        else:
+            check_signature(node, operator)
+        for body in node.subgraphs():
+            _collect_missing(body, missing)
+
+
+def _plan_providers(
+    wanted: Sequence[providers.ProviderSpec] | None, options: Sequence[Mapping[str, Any]] | None
+) -> tuple[list[tuple[str, dict[str, Any]]], bool]:
+    """Names with options, and whether the caller would rather have an error than run on the CPU alone."""
+    named = {s if isinstance(s, str) else s[0] for s in wanted or ()}
+    resolved = providers.resolve(wanted, options)
+    asked = {providers.ALIASES.get(name, name) for name in named} & set(providers.PACKAGES)
+    return resolved, bool(asked) and providers.CPU not in asked
+
+
+def _absence(name: str, error: ProviderError, strict: bool, absent: dict[str, str]) -> None:
+    """Note why a provider is not there; raise if it was the only one that the caller wanted."""
+    if strict:
+        raise ProviderError(
+            f"{error}. Add 'CPUExecutionProvider' to the list of providers to run on the CPU instead"
+        ) from error
+    absent[name] = str(error)
+    warnings.warn(f"{name} is not used: {error}", stacklevel=5)
+
+
+def _create_providers(
+    wanted: Sequence[providers.ProviderSpec] | None, options: Sequence[Mapping[str, Any]] | None
+) -> tuple[list[Provider], dict[str, str]]:
+    resolved, strict = _plan_providers(wanted, options)
+    made: list[Provider] = []
+    absent: dict[str, str] = {}
+    for name, chosen in resolved:
+        try:
+            made.append(_available(name).create(chosen))
+        except ProviderError as error:
+            _absence(name, error, strict and name != providers.CPU, absent)
+    return made, absent
+
+
+async def _create_providers_async(
+    wanted: Sequence[providers.ProviderSpec] | None, options: Sequence[Mapping[str, Any]] | None
+) -> tuple[list[Provider], dict[str, str]]:
+    resolved, strict = _plan_providers(wanted, options)
+    made: list[Provider] = []
+    absent: dict[str, str] = {}
+    for name, chosen in resolved:
+        try:
+            info = _available(name)
+            made.append(info.create(chosen) if info.create_async is None else await info.create_async(chosen))
+        except ProviderError as error:
+            _absence(name, error, strict and name != providers.CPU, absent)
+    return made, absent
+
+
+def _available(name: str) -> providers.ProviderInfo:
+    info = providers.provider_info(name)
+    reason = info.available()
+    if reason is not None:
+        raise ProviderError(f"{name} is not available here: {reason}")
+    return info
+
+
+__all__ = ["InferenceSession", "ModelError", "ModelMetadata", "NodeArg"]

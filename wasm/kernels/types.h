@@ -1,5 +1,6 @@
 // Element types on the tape: the numbers of onnx.TensorProto.DataType.
 #pragma once
+#include "kernel.h"
 
 enum {
     TYPE_F32 = 1,
@@ -15,3 +16,19 @@ enum {
     TYPE_U32 = 12,
     TYPE_U64 = 13,
 };
+
+// Bytes of an element.
+INLINE word type_size(word type) {
+    switch (type) {
+    case TYPE_U8:
+    case TYPE_I8:
+    case TYPE_BOOL: return 1;
+    case TYPE_U16:
+    case TYPE_I16:
+    case TYPE_F16: return 2;
+    case TYPE_F32:
+    case TYPE_I32:
+    case TYPE_U32: return 4;
+    default: return 8;
+    }
+}

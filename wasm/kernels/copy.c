@@ -1,0 +1,143 @@
+// Copies of N-dimensional blocks: Slice, Split, Concat, Pad (its inside), Expand, Tile, Transpose, and any other move of
+// elements from strided to strided places. NumPy twin: y[...] = x on views of these strides.
+//
+// Unit: one element of the block. `size` is the bytes of an element (1, 2, 4 or 8); `rank`, and the addresses `shape`,
+// `x_strides`, `y_strides` of int64 arrays describe the block: strides in elements, those of x may be 0 (repeats) or
+// negative. x and y point to the block's first element and must not overlap.
+#include "moving.h"
+#include "strided.h"
+
+enum { TILE = 16 };  // rows that are transposed together: a cache line of float32
+
+// y[r * sy + c] = x[c * sx + r] for TILE rows r and `columns` c.
+static void transpose_f32(const float *x, word sx, float *y, word sy, word columns) {
+    word c = 0;
+    for (; c + 4 <= columns; c += 4)
+        for (word r = 0; r < TILE; r += 4) {
+            const float *from = x + c * sx + r;
+            float *to = y + r * sy + c;
+            v4f a = v4load(from), b = v4load(from + sx), d = v4load(from + 2 * sx), e = v4load(from + 3 * sx);
+            v4f ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+            v4f de_low = __builtin_shufflevector(d, e, 0, 4, 1, 5), de_high = __builtin_shufflevector(d, e, 2, 6, 3, 7);
+            v4store(to, __builtin_shufflevector(ab_low, de_low, 0, 1, 4, 5));
+            v4store(to + sy, __builtin_shufflevector(ab_low, de_low, 2, 3, 6, 7));
+            v4store(to + 2 * sy, __builtin_shufflevector(ab_high, de_high, 0, 1, 4, 5));
+            v4store(to + 3 * sy, __builtin_shufflevector(ab_high, de_high, 2, 3, 6, 7));
+        }
+    for (; c < columns; c++)
+        for (word r = 0; r < TILE; r++) y[r * sy + c] = x[c * sx + r];
+}
+
+#define TRANSPOSE(type)                                                                  \
+    {                                                                                    \
+        const type *from = x;                                                            \
+        type *to = y;                                                                    \
+        for (word c = 0; c < columns; c++)                                               \
+            for (word r = 0; r < TILE; r++) to[r * sy + c] = from[c * sx + r];           \
+        break;                                                                           \
+    }
+
+static void transpose_rows(word size, const void *x, word sx, void *y, word sy, word columns) {
+    switch (size) {
+    case 1: TRANSPOSE(uint8_t)
+    case 2: TRANSPOSE(uint16_t)
+    case 4: transpose_f32(x, sx, y, sy, columns); break;
+    default: TRANSPOSE(uint64_t)
+    }
+}
+
+#define STRIDED_ROW(type)                                                  \
+    {                                                                      \
+        const type *from = x;                                              \
+        type *to = y;                                                      \
+        if (sx == 0) {                                                     \
+            type value = *from;                                            \
+            for (word i = 0; i < n; i++) to[i * sy] = value;               \
+        } else                                                             \
+            for (word i = 0; i < n; i++) to[i * sy] = from[i * sx];        \
+        break;                                                             \
+    }
+
+static void copy_row(word size, const void *x, word sx, void *y, word sy, word n) {
+    if (sx == 1 && sy == 1) {
+        copy_bytes(y, x, n * size);
+        return;
+    }
+    switch (size) {
+    case 1: STRIDED_ROW(uint8_t)
+    case 2: STRIDED_ROW(uint16_t)
+    case 4: STRIDED_ROW(uint32_t)
+    default: STRIDED_ROW(uint64_t)
+    }
+}
+
+// Moves dimension `from` to place `to`, later in the order.
+static void move_dimension(Walk *w, word from, word to) {
+    word size = w->shape[from], sx = w->strides[0][from], sy = w->strides[1][from];
+    for (word d = from; d < to; d++) {
+        w->shape[d] = w->shape[d + 1];
+        for (int k = 0; k < 2; k++) w->strides[k][d] = w->strides[k][d + 1];
+    }
+    w->shape[to] = size;
+    w->strides[0][to] = sx;
+    w->strides[1][to] = sy;
+}
+
+KERNEL(copy, size, x, y, rank, shape, x_strides, y_strides) {
+    word strides[] = {a->x_strides, a->y_strides}, n, size = a->size;
+    Walk w;
+    walk_shape(&w, a->rank, a->shape, strides, 2);
+    word last = w.rank - 1, sx = w.strides[0][last], sy = w.strides[1][last];
+    // Where x runs along another dimension than y, that one comes next to last, and rows are transposed together.
+    int transposed = 0;
+    for (word d = 0; d < last && sx != 1 && sx != 0 && sy == 1 && !transposed; d++)
+        if (w.strides[0][d] == 1) {
+            move_dimension(&w, d, last - 1);
+            transposed = 1;
+        }
+    walk_to(&w, begin, end, 2);
+    while ((n = walk_count(&w)) > 0) {
+        const char *x = PTR(const char, a->x) + w.offset[0] * size;
+        char *y = PTR(char, a->y) + w.offset[1] * size;
+        if (transposed && w.column == 0 && w.left >= TILE * w.inner && w.index[last - 1] + TILE <= w.shape[last - 1]) {
+            transpose_rows(size, x, sx, y, w.strides[1][last - 1], w.inner);
+            for (int r = 0; r < TILE; r++) walk_on(&w, w.inner, 2);
+        } else {
+            copy_row(size, x, sx, y, sy, n);
+            walk_on(&w, n, 2);
+        }
+    }
+}
+
+// Unit: one element of y, `size` bytes (1, 2, 4 or 8). `value` holds the element's bits.
+KERNEL(fill, size, y, value) {
+    switch (a->size) {
+    case 1:
+        for (word i = begin; i < end; i++) PTR(uint8_t, a->y)[i] = (uint8_t)a->value;
+        break;
+    case 2:
+        for (word i = begin; i < end; i++) PTR(uint16_t, a->y)[i] = (uint16_t)a->value;
+        break;
+    case 4:
+        for (word i = begin; i < end; i++) PTR(uint32_t, a->y)[i] = (uint32_t)a->value;
+        break;
+    default:
+        for (word i = begin; i < end; i++) PTR(uint64_t, a->y)[i] = (uint64_t)a->value;
+    }
+}
+
+// Trilu. Unit: one row of `columns` elements of `size` bytes; `rows` rows are a matrix. Keeps the elements on and above
+// (`upper` 1) or on and below (0) diagonal k; the others become 0.
+KERNEL(trilu, size, x, y, rows, columns, k, upper) {
+    word size = a->size, columns = a->columns;
+    for (word row = begin; row < end; row++) {
+        const char *x = PTR(const char, a->x) + row * columns * size;
+        char *y = PTR(char, a->y) + row * columns * size;
+        word edge = row % a->rows + a->k + (a->upper ? 0 : 1);
+        edge = edge < 0 ? 0 : min_word(edge, columns);
+        word from = a->upper ? edge : 0, to = a->upper ? columns : edge;
+        memset(y, 0, (size_t)(from * size));
+        copy_bytes(y + from * size, x + from * size, (to - from) * size);
+        memset(y + to * size, 0, (size_t)((columns - to) * size));
+    }
+}

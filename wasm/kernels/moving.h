@@ -1,0 +1,33 @@
+// Small pieces shared by the kernels that move data: copying, and indices with bounds.
+#pragma once
+#include "kernel.h"
+
+typedef uint64_t unaligned64 __attribute__((aligned(1), may_alias));
+typedef uint32_t unaligned32 __attribute__((aligned(1), may_alias));
+
+// memcpy whose short copies are loops: in WebAssembly memcpy is an instruction that costs some 30 ns to start.
+INLINE void copy_bytes(void *to, const void *from, word bytes) {
+    if (bytes > 256) {
+        memcpy(to, from, (size_t)bytes);
+        return;
+    }
+    char *y = to;
+    const char *x = from;
+    word i = 0;
+    for (; i + 16 <= bytes; i += 16) v4store((float *)(y + i), v4load((const float *)(x + i)));
+    for (; i + 4 <= bytes; i += 4) *(unaligned32 *)(y + i) = *(const unaligned32 *)(x + i);
+    for (; i < bytes; i++) y[i] = x[i];
+}
+
+// Index number `i` of an array of int32 (`size` 4) or int64 (8) indices.
+INLINE word index_at(word indices, word size, word i) {
+    return size == 4 ? PTR(const int32_t, indices)[i] : PTR(const int64_t, indices)[i];
+}
+
+// Wraps a negative index; reports one outside of [-n, n) by setting *error to 1 + its number and returns 0 for it.
+INLINE int index_in_bounds(word *index, word n, word number, word error) {
+    if (*index < 0) *index += n;
+    if (*index >= 0 && *index < n) return 1;
+    *PTR(word, error) = 1 + number;
+    return 0;
+}

@@ -6,7 +6,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from . import downloads, pyodide, venv
+from . import downloads, pyodide, pyodide_build, venv
 from .console import SetupError, megabytes, run, say, step
 from .paths import BUILD, REPOSITORY, WHEELS, tree_hash
 
@@ -53,15 +53,11 @@ def build_bytecode(wheel: Path, version: str = pyodide.PINNED) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     release = pyodide.RELEASES[version]
-    digits = release.python.removeprefix("cp")
-    matching = shutil.which(f"python{digits[0]}.{digits[1:]}")
-    if matching:
-        from . import pyodide_build
-
-        with step(f"Compiling the wheel's modules for Pyodide {version} (pyodide-build, {matching})"):
-            shutil.copy(wheel, folder)
-            run([pyodide_build.command(matching), "py-compile", folder / wheel.name])
-            (folder / wheel.name).unlink()
+    if any(f"cp{major}{minor}" == release.python for (major, minor), _ in pyodide_build.pythons()):
+        program = pyodide_build.command(release.python)
+        shutil.copy(wheel, folder)
+        with step(f"Compiling the wheel's modules for Pyodide {version} (pyodide py-compile)"):
+            run([program, "py-compile", "--silent", folder / wheel.name])
     else:
         core = pyodide.core(version)
         script = Path(__file__).with_name("bytecode.mjs")

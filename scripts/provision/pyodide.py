@@ -147,7 +147,7 @@ def packages(version: str) -> list[Path]:
 
 
 def _from_cdn(version: str, hashes: Mapping[str, str], target: Path, what: str) -> bool:
-    """Fetch files from Pyodide's CDN. The first failure is remembered, so that a closed network costs one short wait."""
+    """Fetch files from Pyodide's CDN; the first failure is remembered: a closed network costs one short wait."""
     global _cdn_answers
     if not _cdn_answers:
         return False
@@ -166,11 +166,14 @@ def _from_cdn(version: str, hashes: Mapping[str, str], target: Path, what: str) 
         return False
 
 
-def assemble(version: str, wheels: Iterable[Path], target: Path) -> None:
-    """Lay a release's files and these wheels into one folder, with a lock file that names just these wheels."""
+def assemble(version: str, wheels: Iterable[Path], target: Path) -> list[Path]:
+    """Lay a release's files and these wheels into one folder, with a lock file that names just these wheels.
+
+    Returns the files laid there.
+    """
     source, wheels = core(version), list(wheels)
-    target.mkdir(parents=True, exist_ok=True)
-    for path in [source / name for name in RELEASES[version].core if name != LOCK] + wheels:
+    files = [source / name for name in RELEASES[version].core if name != LOCK] + wheels
+    for path in files:
         place(path, target / path.name)
     lock = json.loads((source / LOCK).read_text("utf-8"))
     entries = {entry["name"]: entry for entry in map(lock_entry, wheels)}
@@ -181,6 +184,7 @@ def assemble(version: str, wheels: Iterable[Path], target: Path) -> None:
         if missing:
             raise SetupError(f"{entry['file_name']} needs {', '.join(missing)}, which the site does not have.")
     (target / LOCK).write_text(json.dumps({"info": lock["info"], "packages": entries}, indent=1), "utf-8")
+    return [target / path.name for path in files] + [target / LOCK]
 
 
 def place(source: Path, target: Path) -> None:

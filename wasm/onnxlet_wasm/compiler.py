@@ -1,0 +1,315 @@
+"""From a segment to a program: operators are lowered to kernel calls on virtual buffers, then everything gets a place.
+
+A lowering asks the compiler for the places of its operands in the layout that its kernel wants; the compiler inserts
+the moves between layouts, once per value. Places are addresses (constants, tables), or `Ref`s into virtual buffers,
+whose offsets in the arena are chosen when all operations, and so all lifetimes, are known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from onnxlet.graph.ir import TensorType
+from onnxlet.model.tensors import Tensor
+from onnxlet.providers.base import Segment, Step
+
+from .layouts import LAST, PLAIN, same_in_both, size_of
+from .memory import Memory
+
+
+class Buffer:
+    """Memory that an operation writes and later ones read: `first` and `last` are the numbers of these operations.
+
+    `values` counts the live values that lie in it. `offset` is its place in the arena, `address` that in the engine's
+    memory: both are known when the program is placed.
+    """
+
+    __slots__ = ("address", "first", "last", "nbytes", "offset", "values")
+
+    def __init__(self, nbytes: int, first: int | None = None):
+        self.nbytes = nbytes
+        self.first = math.inf if first is None else first
+        self.last = -1 if first is None else first
+        self.offset = 0
+        self.address = 0
+        self.values = 0
+
+
+class Ref:
+    """A place `offset` bytes into a buffer."""
+
+    __slots__ = ("buffer", "offset")
+
+    def __init__(self, buffer: Buffer, offset: int = 0):
+        self.buffer = buffer
+        self.offset = offset
+
+    def __add__(self, nbytes: int) -> Ref:
+        return Ref(self.buffer, self.offset + nbytes)
+
+
+Place = Ref | int
+
+
+class Operation(NamedTuple):
+    """A kernel call with the places not yet turned into addresses."""
+
+    kernel: str
+    units: int
+    grain: int
+    scratch: int
+    fields: dict[str, Place]
+    label: str
+
+
+@dataclass(slots=True)
+class Slot:
+    """Where an input or output of the program lies."""
+
+    place: Place
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    resident: bool = False
+
+
+class Compiler:
+    """Records the operations of one segment. Lowerings see this object, with `step` set to what they lower."""
+
+    def __init__(self, memory: Memory, segment: Segment):
+        self.memory = memory
+        self.segment = segment
+        self.operations: list[Operation] = []
+        self.setup: list[Operation] = []
+        self.buffers: list[Buffer] = []
+        self.owned: list[int] = []
+        self.checked: list[tuple[int, str]] = []
+        self.places: dict[str, dict[str, Place]] = {}
+        self.words_buffer = Buffer(0)
+        self.word_list: list[int] = []
+        self._word_places: dict[tuple[int, ...], Ref] = {}
+        self.step: Step = None  # type: ignore[assignment]
+        self._types: dict[str, TensorType] = dict(segment.types)
+        self._remaining: dict[str, int] = {}
+        for step in segment.steps:
+            for name in set(step.node.inputs):
+                self._remaining[name] = self._remaining.get(name, 0) + 1
+        for name in segment.outputs:
+            self._remaining[name] = self._remaining.get(name, 0) + 1
+        self.inputs = [self._add_input(name) for name in segment.inputs]
+
+    def _add_input(self, name: str) -> Slot:
+        type_ = self._types[name]
+        assert type_.dtype is not None
+        place = self._new(type_.nbytes, first=-1)
+        place.buffer.values = 1
+        self.places[name] = {PLAIN: place}
+        return Slot(place, type_.dtype, type_.dims)
+
+    def _new(self, nbytes: int, first: int | None = None) -> Ref:
+        buffer = Buffer(nbytes, first)
+        self.buffers.append(buffer)
+        return Ref(buffer)
+
+    # What lowerings ask
+
+    def type(self, name: str) -> TensorType:
+        return self._types[name]
+
+    def layouts(self, index: int) -> tuple[str, ...]:
+        """The layouts in which input `index` lies already, the one in which it was made first.
+
+        A constant is said to lie in all of them: it is laid as wanted when the program is compiled.
+        """
+        name = self.step.node.inputs[index]
+        places = self.places.get(name)
+        return (PLAIN, LAST) if places is None else tuple(places)
+
+    def input(self, index: int, layout: str = PLAIN) -> Place:
+        """The place of input `index` in a layout; moved there if need be. Absent inputs lie at 0."""
+        names = self.step.node.inputs
+        if index >= len(names) or not names[index]:
+            return 0
+        return self.place(names[index], layout)
+
+    def place(self, name: str, layout: str = PLAIN) -> Place:
+        places = self.places.get(name)
+        if places is None:
+            tensor = self.constant(name)
+            assert tensor is not None, name
+            return self.memory.constant(tensor, PLAIN if same_in_both(tensor.shape) else layout)
+        found = places.get(layout)
+        if found is None:
+            found = places[layout] = self._moved(name, places, layout)
+        return found
+
+    def constant(self, name: str) -> Tensor | None:
+        """The tensor of a constant that no step computes, else `None`."""
+        if name in self.places:
+            return None
+        return self.segment.constants.get(name) or self.step.constants.get(name)
+
+    def tensor(self, index: int) -> Tensor | None:
+        """The constant tensor behind input `index`, or `None`."""
+        names = self.step.node.inputs
+        return self.constant(names[index]) if index < len(names) and names[index] else None
+
+    def output(self, index: int = 0, layout: str = PLAIN, over: Sequence[int] = ()) -> Ref:
+        """A place for output `index`, in a layout.
+
+        `over` lists inputs whose memory the output may take where they are not needed afterwards: for kernels
+        that read an element before they write the one at the same place. They must be of the same size and layout.
+        """
+        name = self.step.node.outputs[index]
+        type_ = self.step.outputs[index]
+        assert type_ is not None
+        nbytes = type_.nbytes
+        for i in over:
+            ref = self._dying(self.step.node.inputs[i], layout, nbytes)
+            if ref is not None:
+                self._put(name, layout, ref)
+                return ref
+        ref = self._new(nbytes)
+        self._put(name, layout, ref)
+        return ref
+
+    def wanted(self, index: int) -> bool:
+        """Whether the node names output `index`."""
+        names = self.step.node.outputs
+        return index < len(names) and bool(names[index])
+
+    def share(self, place: Place, index: int = 0, layout: str = PLAIN) -> None:
+        """Let output `index` lie, in a layout, where something lies already: no copy is made."""
+        self._put(self.step.node.outputs[index], layout, place)
+
+    def temporary(self, nbytes: int) -> Ref:
+        """Memory for this step alone."""
+        return self._new(nbytes)
+
+    def table(self, nbytes: int) -> int:
+        """The address of memory that belongs to the program and keeps its contents, to be filled by `prepare`."""
+        address = self.memory.allocate(nbytes)
+        self.owned.append(address)
+        return address
+
+    def words(self, values: Sequence[int]) -> Ref:
+        """The place of an array of 64-bit integers (lengths, steps) that the program brings along."""
+        key = tuple(values)
+        place = self._word_places.get(key)
+        if place is None:
+            place = self._word_places[key] = Ref(self.words_buffer, 8 * len(self.word_list))
+            self.word_list += key
+        return place
+
+    def error_flag(self) -> int:
+        """The address of a 32-bit word that kernels set when an index of this step is out of bounds."""
+        address = self.table(4)
+        self.memory.engine.zero(address, 4)
+        self.checked.append((address, self.step.node.label))
+        return address
+
+    def computed(self, key: Hashable, compute: Callable[[], np.ndarray], *names: str) -> int:
+        """The address of an array computed now from constants, and shared by all steps with the same key and names."""
+        tensors = [t for t in map(self.constant, names) if t is not None]
+        return self.memory.computed(key, compute, *tensors)
+
+    def emit(
+        self, kernel: str, *, units: int, grain: int = 1, scratch: int = 0, uses: Sequence[Place] = (), **fields: Place
+    ) -> None:
+        """Record a kernel call. `uses` are places that it reads through a table and not through a field."""
+        if units <= 0:
+            return
+        number = len(self.operations)
+        for place in (*fields.values(), *uses):
+            if type(place) is Ref:
+                buffer = place.buffer
+                if buffer.first > number:
+                    buffer.first = number
+                buffer.last = number
+        self.operations.append(Operation(kernel, units, grain, scratch, fields, self.step.node.label))
+
+    def prepare(self, kernel: str, *, units: int, scratch: int = 0, **fields: Place) -> None:
+        """Record a kernel call that fills a table with addresses: it runs once, when the arena has its place."""
+        if units > 0:
+            self.setup.append(Operation(kernel, units, units, scratch, fields, self.step.node.label))
+
+    # Values
+
+    def begin(self, step: Step) -> None:
+        self.step = step
+
+    def end(self) -> None:
+        """Forget the values that the current step was the last to use."""
+        for name in set(self.step.node.inputs):
+            self._remaining[name] -= 1
+            if not self._remaining[name] and name in self.places:
+                for place in self.places[name].values():
+                    if type(place) is Ref:
+                        place.buffer.values -= 1
+
+    def _put(self, name: str, layout: str, place: Place) -> None:
+        type_ = self.step.outputs[self.step.node.outputs.index(name)]
+        assert type_ is not None
+        self._types[name] = type_
+        places = self.places.setdefault(name, {})
+        places[layout] = place
+        if type(place) is Ref:
+            place.buffer.values += 1
+        if same_in_both(type_.dims):
+            other = LAST if layout == PLAIN else PLAIN
+            if other not in places:
+                places[other] = place
+                if type(place) is Ref:
+                    place.buffer.values += 1
+
+    def _dying(self, name: str, layout: str, nbytes: int) -> Ref | None:
+        """Where a value lies whose memory can be taken over by the current step."""
+        places = self.places.get(name)
+        if places is None or self._remaining[name] != 1 or self._types[name].nbytes != nbytes:
+            return None
+        ref = places.get(layout)
+        if type(ref) is not Ref:
+            return None
+        mine = sum(1 for p in places.values() if type(p) is Ref and p.buffer is ref.buffer)
+        return ref if ref.buffer.values == mine else None
+
+    def _moved(self, name: str, places: dict[str, Place], layout: str) -> Place:
+        type_ = self._types[name]
+        shape = type_.dims
+        source = next(iter(places.values()))
+        if same_in_both(shape):
+            place = source
+        else:
+            place = self._new(type_.nbytes)
+            self.move_channels(source, place, shape, type_.nbytes // max(1, type_.size), layout)
+        if type(place) is Ref:
+            place.buffer.values += 1
+        return place
+
+    def move_channels(self, source: Place, target: Place, shape: Sequence[int], itemsize: int, layout: str) -> None:
+        """Copy a tensor from the other layout into `layout`."""
+        batch, channels, spatial = shape[0], shape[1], size_of(shape[2:])
+        rows, columns = (channels, spatial) if layout == LAST else (spatial, channels)
+        self.emit("transpose_planes", x=source, y=target, rows=rows, columns=columns, itemsize=itemsize, units=batch)
+
+    def finish(self) -> list[Slot]:
+        """Bring the outputs to where the program's caller reads them."""
+        slots = []
+        for name in self.segment.outputs:
+            type_ = self._types[name]
+            assert type_.dtype is not None
+            place = self.place(name, PLAIN)
+            resident = name in self.segment.resident
+            if resident:
+                kept = self.table(type_.nbytes)
+                self.emit("copy", x=place, y=kept, bytes=type_.nbytes, units=1)
+                place = kept
+            slots.append(Slot(place, type_.dtype, type_.dims, resident))
+        for slot in slots:
+            if type(slot.place) is Ref:
+                slot.place.buffer.last = len(self.operations)
+        return slots

@@ -1,0 +1,9 @@
+"""How each operator becomes kernel calls, by family."""
+
+from . import elementwise
+from .registry import Refused, find, lower, lowered_operators
+
+FAMILIES = (elementwise,)
+"""The modules whose import registers the operators."""
+
+__all__ = ["FAMILIES", "Refused", "find", "lower", "lowered_operators"]

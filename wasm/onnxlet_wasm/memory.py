@@ -1,0 +1,157 @@
+"""What the programs of one session share in the engine's memory: weights, one arena, scratch, a staging area."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from onnxlet.model.tensors import Tensor
+
+from .arena import aligned
+from .engine import Engine
+from .layouts import PLAIN, to_layout
+
+STAGING_LIMIT = 1 << 20
+"""A staging area larger than this is given back after packing."""
+
+
+class Memory:
+    """The engine's memory as one session uses it. Addresses are the engine's; sizes are bytes."""
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+        self.closed = False
+        self.arena = 0
+        self.arena_size = 0
+        self.generation = 0
+        """Counts the moves of the arena: a program whose tape was written for another one writes it anew."""
+        self.scratch = 0
+        self.scratch_size = 0
+        self._staging = 0
+        self._staging_size = 0
+        self._weights: dict[Hashable, int] = {}
+        self._kept: dict[int, Tensor] = {}
+        self._allocated: dict[int, int] = {}
+        self.weight_bytes = 0
+        self.program_bytes = 0
+
+    # Allocation
+
+    def allocate(self, nbytes: int) -> int:
+        """`nbytes` for a program's own data; given back with `free`."""
+        size = aligned(nbytes)
+        address = self.engine.alloc(size)
+        self._allocated[address] = size
+        self.program_bytes += size
+        return address
+
+    def free(self, address: int) -> None:
+        if self.closed:
+            return
+        size = self._allocated.pop(address)
+        self.program_bytes -= size
+        self.engine.free(address, size)
+
+    def reserve_arena(self, nbytes: int) -> None:
+        """Make the arena at least `nbytes` long. Its contents do not outlive a run, so it may move."""
+        if nbytes <= self.arena_size:
+            return
+        if self.arena:
+            self.engine.free(self.arena, self.arena_size)
+            self.arena = self.arena_size = 0
+        self.arena = self.engine.alloc(nbytes)
+        self.arena_size = nbytes
+        self.generation += 1
+
+    def reserve_scratch(self, nbytes: int) -> None:
+        if nbytes <= self.scratch_size:
+            return
+        if self.scratch:
+            self.engine.free(self.scratch, self.scratch_size)
+            self.scratch = self.scratch_size = 0
+        self.scratch = self.engine.alloc(nbytes)
+        self.scratch_size = nbytes
+
+    def close(self) -> None:
+        """Drop the engine with everything in its memory."""
+        if not self.closed:
+            self.closed = True
+            self.engine.close()
+
+    # Weights
+
+    def constant(self, tensor: Tensor, layout: str = PLAIN) -> int:
+        """The address of a constant's bytes in the given layout; the same for all programs of the session."""
+        key = (id(tensor), layout)
+        address = self._weights.get(key)
+        if address is None:
+            address = self._place(key, tensor.nbytes)
+            self._kept[id(tensor)] = tensor
+            self.engine.write(address, tensor if layout == PLAIN else to_layout(tensor.numpy(), layout))
+        return address
+
+    def packed(self, tensor: Tensor, kind: Hashable, nbytes: int, pack: Callable[[int, int], None]) -> int:
+        """The address of a constant packed as `kind` says: `pack(raw, address)` fills `nbytes` bytes from the raw ones.
+
+        The raw bytes are in the engine's memory only while packing.
+        """
+        key = (id(tensor), kind)
+        address = self._weights.get(key)
+        if address is None:
+            address = self._place(key, nbytes)
+            self._kept[id(tensor)] = tensor
+            pack(self._stage(tensor), address)
+            if self._staging_size > STAGING_LIMIT:
+                self._release_staging()
+        return address
+
+    def computed(self, key: Hashable, compute: Callable[[], np.ndarray], *tensors: Tensor) -> int:
+        """The address of an array that follows from `tensors` (by identity) and `key` alone."""
+        key = (key, *map(id, tensors))
+        address = self._weights.get(key)
+        if address is None:
+            array = np.ascontiguousarray(compute())
+            address = self._place(key, array.nbytes)
+            self._kept.update((id(t), t) for t in tensors)
+            self.engine.write(address, array)
+        return address
+
+    def zeros(self, nbytes: int) -> int:
+        """The address of at least `nbytes` zero bytes, shared by all who ask for zeros of that order of size."""
+        size = 1 << max(10, (nbytes - 1).bit_length())
+        address = self._weights.get(("zeros", size))
+        if address is None:
+            address = self._place(("zeros", size), size)
+            self.engine.zero(address, size)
+        return address
+
+    def _place(self, key: Hashable, nbytes: int) -> int:
+        size = aligned(nbytes)
+        address = self.engine.alloc(size)
+        self._weights[key] = address
+        self.weight_bytes += size
+        return address
+
+    def _stage(self, tensor: Tensor) -> int:
+        if tensor.nbytes > self._staging_size:
+            self._release_staging()
+            self._staging_size = aligned(tensor.nbytes)
+            self._staging = self.engine.alloc(self._staging_size)
+        self.engine.write(self._staging, tensor)
+        return self._staging
+
+    def _release_staging(self) -> None:
+        if self._staging:
+            self.engine.free(self._staging, self._staging_size)
+            self._staging = self._staging_size = 0
+
+    def stats(self) -> dict[str, int]:
+        """Bytes held now, by kind."""
+        return {
+            "weights": self.weight_bytes,
+            "arena": self.arena_size,
+            "scratch": self.scratch_size,
+            "programs": self.program_bytes,
+            "total": self.engine.stats(),
+        }

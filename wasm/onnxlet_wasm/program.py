@@ -1,0 +1,152 @@
+"""A CPU segment as a program: a tape that the kernels' interpreter walks in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxlet.errors import NodeError, SessionClosedError
+from onnxlet.providers.base import Segment
+
+from .arena import assign_offsets, separate_offsets
+from .compiler import Compiler, Operation, Place, Ref, Slot
+from .engine import Tape
+from .layouts import size_of
+from .lowering import find
+from .memory import Memory
+
+
+class ResidentValue:
+    """A tensor that stays in the engine's memory between two segments. It lasts until its program runs again."""
+
+    __slots__ = ("_memory", "address", "dtype", "shape")
+
+    def __init__(self, memory: Memory, address: int, dtype: np.dtype, shape: tuple[int, ...]):
+        self._memory = memory
+        self.address = address
+        self.dtype = dtype
+        self.shape = shape
+
+    @property
+    def nbytes(self) -> int:
+        return size_of(self.shape) * self.dtype.itemsize
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the tensor as an array."""
+        return self._memory.engine.read(self.address, self.dtype, self.shape)
+
+
+class Program:
+    """The executable of a segment; see `onnxlet.providers.base.Executable`.
+
+    `labels` and `kernels` tell, for each operation of the tape, for which node it works and which kernel does it.
+    """
+
+    def __init__(self, memory: Memory, segment: Segment, share_memory: bool = True):
+        compiler = Compiler(memory, segment)
+        for step in segment.steps:
+            emit = find(step.node)(step)
+            compiler.begin(step)
+            emit(compiler)
+            compiler.end()
+        self._outputs = compiler.finish()
+        self._inputs = compiler.inputs
+        self._memory = memory
+        self._owned = compiler.owned
+        self._checked = compiler.checked
+        self._operations = compiler.operations
+        self._setup = compiler.setup
+        self._words = compiler.words_buffer
+        self._words.address = self._keep(np.array(compiler.word_list or [0], np.int64))
+        self.labels = [o.label for o in compiler.operations]
+        self.kernels = [o.kernel for o in compiler.operations]
+        self._buffers = [b for b in compiler.buffers if b.last >= b.first]
+        self.arena_bytes = assign_offsets(self._buffers) if share_memory else separate_offsets(self._buffers)
+        self._tape_address = 0
+        self._tape_words = 0
+        self._generation = -1
+        self._closed = False
+        self._place()
+
+    def _place(self) -> None:
+        """Write the tape for where the arena is now, and fill the tables that hold addresses."""
+        memory = self._memory
+        memory.reserve_arena(self.arena_bytes)
+        for buffer in self._buffers:
+            buffer.address = memory.arena + buffer.offset
+        tape = self._encode(self._operations)
+        if self._tape_address:
+            memory.engine.write(self._tape_address, tape)
+        else:
+            self._tape_words = len(tape)
+            self._tape_address = self._keep(tape)
+        if self._setup:
+            setup = self._encode(self._setup)
+            address = memory.allocate(setup.nbytes)
+            memory.engine.write(address, setup)
+            memory.engine.run(address, len(setup), memory.scratch)
+            memory.free(address)
+        self._generation = memory.generation
+
+    def _keep(self, array: np.ndarray) -> int:
+        """The address of a copy that the program owns."""
+        address = self._memory.allocate(array.nbytes)
+        self._owned.append(address)
+        self._memory.engine.write(address, array)
+        return address
+
+    def _encode(self, operations: Sequence[Operation]) -> np.ndarray:
+        tape = Tape(self._memory.engine)
+        for o in operations:
+            fields = {name: _address(place) for name, place in o.fields.items()}
+            tape.emit(o.kernel, units=o.units, grain=o.grain, scratch=o.scratch, **fields)
+        self._memory.reserve_scratch(tape.scratch)
+        return tape.words
+
+    def run(self, values: Sequence[np.ndarray | ResidentValue]) -> list[np.ndarray | ResidentValue]:
+        """Copy the inputs in, walk the tape in one call, copy the outputs out.
+
+        Raises `NodeError` where a kernel met an index out of bounds.
+        """
+        memory = self._memory
+        if self._closed or memory.closed:
+            raise SessionClosedError("This session was closed.")
+        if self._generation != memory.generation:
+            self._place()
+        engine = memory.engine
+        for slot, value in zip(self._inputs, values, strict=True):
+            if isinstance(value, ResidentValue):
+                engine.call("copy", units=1, x=value.address, y=_address(slot.place), bytes=value.nbytes)
+            else:
+                engine.write(_address(slot.place), value)
+        engine.run(self._tape_address, self._tape_words, memory.scratch)
+        if self._checked:
+            self._raise_errors()
+        return [self._result(slot) for slot in self._outputs]
+
+    def _result(self, slot: Slot) -> np.ndarray | ResidentValue:
+        address = _address(slot.place)
+        if slot.resident:
+            return ResidentValue(self._memory, address, slot.dtype, slot.shape)
+        return self._memory.engine.read(address, slot.dtype, slot.shape)
+
+    def _raise_errors(self) -> None:
+        engine = self._memory.engine
+        failed = [(a, label) for a, label in self._checked if engine.read(a, np.dtype(np.int32), (1,))[0]]
+        for address, _ in failed:
+            engine.zero(address, 4)
+        if failed:
+            raise NodeError(f"Node {failed[0][1]!r}: an index is out of bounds.")
+
+    def close(self) -> None:
+        """Free the tape, the tables and the values that stayed in memory. The weights stay with the session."""
+        if not self._closed:
+            self._closed = True
+            for address in self._owned:
+                self._memory.free(address)
+            self._owned = []
+
+
+def _address(place: Place) -> int:
+    return place.buffer.address + place.offset if type(place) is Ref else place

@@ -1,0 +1,69 @@
+"""The CPU provider's compiled kernels: what they can do, and the programs made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from onnxlet.errors import ProviderError, SessionClosedError
+from onnxlet.providers.base import Segment, Step
+
+from .engine import Engine
+from .lowering import Refused, find
+from .memory import Memory
+from .program import Program
+
+NAME = "CPUExecutionProvider"
+
+
+class KernelProvider:
+    """An engine, with its memory, for one session; see `onnxlet.providers.base.Provider`."""
+
+    name = NAME
+
+    def __init__(self, engine: Engine):
+        self._memory = Memory(engine)
+
+    def supports(self, step: Step) -> str | None:
+        """`None` if there is a kernel for exactly this step, else why not."""
+        try:
+            lowering = find(step.node)
+            for name, type_ in zip(step.node.outputs, step.outputs, strict=True):
+                if name and (type_ is None or not type_.concrete):
+                    return f"the shape of {name!r} is not known before it is computed"
+            lowering(step)
+        except Refused as refusal:
+            return str(refusal)
+        return None
+
+    def compile(self, segment: Segment) -> Program:
+        """The program of a segment. Raises `LimitError` where memory is exhausted."""
+        if self._memory.closed:
+            raise SessionClosedError("This session was closed.")
+        return Program(self._memory, segment)
+
+    def wait(self, awaitable: Awaitable[Any]) -> Any:
+        raise ProviderError("Kernels run at once: there is nothing to wait for.")
+
+    def memory_stats(self) -> dict[str, int]:
+        """Bytes held now: weights, arena, scratch, programs (tapes, tables, resident values), and the engine's total."""
+        return self._memory.stats()
+
+    def close(self) -> None:
+        """Drop the engine with all its memory. Programs can't run afterwards."""
+        self._memory.close()
+
+
+def available() -> str | None:
+    """`None` where the kernels can be loaded, else why not."""
+    return Engine.available()
+
+
+def create(options: Mapping[str, Any]) -> KernelProvider:
+    """A provider with an engine of its own. Raises `ProviderError` where the kernels can't be loaded."""
+    return KernelProvider(Engine.create())
+
+
+async def create_async(options: Mapping[str, Any]) -> KernelProvider:
+    """Like `create`."""
+    return create(options)

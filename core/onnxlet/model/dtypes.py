@@ -1,6 +1,6 @@
 """ONNX element types, their numbers and names, and the NumPy types that stand for them.
 
-Types that NumPy lacks (bfloat16, float8, float4, 4- and 2-bit integers) are `ml_dtypes` types where that package is
+Types that NumPy lacks (bfloat16, float8, float6, float4, 4- and 2-bit integers) are `ml_dtypes` types where that package is
 installed. Elsewhere they are one-field structured types such as ``[("bfloat16", "<u2")]``: arrays of them can be moved
 and compared bit by bit, and any arithmetic on them is an error instead of a wrong number. `widen` and `narrow` convert
 both forms from and to float32 (or int8 / uint8).
@@ -39,14 +39,16 @@ _TABLE: dict[int, tuple[str, str, str | None]] = {
     19: ("float8e5m2", "float8_e5m2", "u1"),
     20: ("float8e5m2fnuz", "float8_e5m2fnuz", "u1"),
     21: ("uint4", "uint4", "u1"),
-    22: ("int4", "int4", "i1"),
+    22: ("int4", "int4", "u1"),
     23: ("float4e2m1", "float4_e2m1fn", "u1"),
     24: ("float8e8m0", "float8_e8m0fnu", "u1"),
     25: ("uint2", "uint2", "u1"),
-    26: ("int2", "int2", "i1"),
+    26: ("int2", "int2", "u1"),
+    27: ("float6e2m3", "float6_e2m3fn", "u1"),
+    28: ("float6e3m2", "float6_e3m2fn", "u1"),
 }
 
-BITS = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2}
+BITS = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2, 27: 6, 28: 6}
 """Bits per element of the types that files pack several to a byte. In memory each takes a byte."""
 
 _SPEC_NAMES = {row[0]: number for number, row in _TABLE.items()}
@@ -114,7 +116,10 @@ def is_extended(dtype: np.dtype) -> bool:
 
 
 def bits_of(array: np.ndarray) -> np.ndarray:
-    """An array of an extended type as the integers that hold its bits, without a copy where memory allows."""
+    """An array of an extended type as the unsigned integers that hold its bits, without a copy where memory allows.
+
+    Types of fewer than 8 bits lie in the low bits of a byte each.
+    """
     bits = _TABLE[element_type_of(array.dtype)][2]
     assert bits is not None, array.dtype
     return array.view(bits)
@@ -127,17 +132,17 @@ _FLOATS: dict[str, tuple[int, int, int, str]] = {
     "float8_e4m3fnuz": (4, 3, 8, "fnuz"),
     "float8_e5m2": (5, 2, 15, "ieee"),
     "float8_e5m2fnuz": (5, 2, 16, "fnuz"),
+    "float6_e2m3fn": (2, 3, 1, "finite"),
+    "float6_e3m2fn": (3, 2, 3, "finite"),
     "float4_e2m1fn": (2, 1, 1, "finite"),
 }
 
 
 @functools.cache
 def float_values(name: str) -> np.ndarray:
-    """The float32 value of each bit pattern of a float8 or float4 type, by ml_dtypes' name."""
+    """The float32 value of each bit pattern of a float8, float6 or float4 type, by ml_dtypes' name."""
     if name == "float8_e8m0fnu":
-        values = np.ldexp(np.float32(1), np.arange(256) - 127).astype(np.float32)
-        values[255] = np.nan
-        return values
+        return np.append(np.ldexp(1.0, np.arange(255) - 127), np.nan).astype(np.float32)
     exponent_bits, mantissa_bits, bias, style = _FLOATS[name]
     width = 1 + exponent_bits + mantissa_bits
     pattern = np.arange(1 << width)
@@ -165,7 +170,11 @@ def widen(array: np.ndarray) -> np.ndarray:
     if name == "bfloat16":
         return (bits.astype(np.uint32) << 16).view(np.float32)
     if "int" in name:
-        return bits
+        low = bits & ((1 << BITS[element_type_of(array.dtype)]) - 1)
+        if name.startswith("uint"):
+            return low
+        top = np.uint8(1 << (BITS[element_type_of(array.dtype)] - 1))
+        return ((low ^ top) - top).view(np.int8)
     return float_values(name)[bits]
 
 
@@ -178,10 +187,7 @@ def narrow(array: np.ndarray, dtype: np.dtype, *, saturate: bool = True) -> np.n
     name = _TABLE[element_type_of(dtype)][1]
     if "int" in name:
         width = BITS[element_type_of(dtype)]
-        low = np.asarray(array).astype(np.int64) & ((1 << width) - 1)
-        if name.startswith("int"):
-            low = np.where(low >> (width - 1), low - (1 << width), low)
-        return np.ascontiguousarray(low.astype(_TABLE[element_type_of(dtype)][2])).view(dtype)
+        return (np.asarray(array).astype(np.int64) & ((1 << width) - 1)).astype(np.uint8).view(dtype)
     if name == "bfloat16":
         bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
         rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

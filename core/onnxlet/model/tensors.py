@@ -203,15 +203,14 @@ def _raw_tensor(
 
 
 def _unpack_bits(data: Any, kind: int, dtype: np.dtype, size: int) -> np.ndarray:
-    """Elements of 4 or 2 bits, the first in the lowest bits of the first byte."""
+    """Elements of 6, 4 or 2 bits, the first in the lowest bits of the first byte, a byte each."""
     bits = BITS[kind]
     packed = np.frombuffer(data, np.uint8)
+    if bits == 6:
+        stream = np.unpackbits(packed, count=6 * size, bitorder="little").reshape(size, 6)
+        return np.packbits(stream, axis=1, bitorder="little").reshape(size).view(dtype)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     elements = ((packed[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:size]
-    if spec_name(dtype).startswith("int"):
-        top = 1 << (bits - 1)
-        elements = ((elements ^ top).astype(np.int8) - np.int8(top)).view(np.uint8)
-    # ml_dtypes keeps small integers, signed ones sign-extended, and float4 in one byte each, as the fallback does.
     return elements.view(dtype)
 
 
@@ -236,16 +235,18 @@ def _varints(data: bytes, name: str) -> np.ndarray:
 
 def _from_numbers(numbers: np.ndarray, kind: int, dtype: np.dtype, shape: tuple[int, ...], name: str) -> np.ndarray:
     size = math.prod(shape)
-    expected = -(-size * BITS[kind] // 8) if kind in BITS else size
+    # Elements of 6 bits are written one by one.
+    packed = BITS.get(kind, 8) in (2, 4)
+    expected = -(-size * BITS[kind] // 8) if packed else size
     if numbers.size != expected:
         raise _wrong_count(name, shape, numbers.size, expected)
-    if kind in BITS:
+    if packed:
         return _unpack_bits(numbers.astype(np.uint8), kind, dtype, size).reshape(shape)
     if dtype == np.bool_:
         return (numbers != 0).reshape(shape)
     if dtype.kind in "iu" and not dtype.names:
         return numbers.astype(dtype).reshape(shape)
-    # float16, bfloat16, float8: the numbers are the bits.
+    # float16, bfloat16, float8, float6: the numbers are the bits.
     return numbers.astype(f"<u{dtype.itemsize}").view(dtype).reshape(shape)
 
 

@@ -13,6 +13,8 @@ from ..model.dtypes import narrow, widen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_VOID, _HALF = 20, 23  # NumPy's type numbers; all that NumPy itself lacks are void or above float16, the last of its own
+
 
 def is_narrow(x: Any) -> bool:
     """Whether `x` is an array of float16 or of a type that NumPy lacks."""
@@ -23,14 +25,14 @@ def to_float32(x: Any) -> Any:
     """float16 and the narrow floats as float32, the narrow integers as int8 or uint8; anything else as it is."""
     if not is_narrow(x):
         return x
-    return x.astype(np.float32) if x.dtype.char == "e" else widen(x)
+    return x.astype(np.float32) if x.dtype.num == _HALF else widen(x)
 
 
 def rounded(x: Any, dtype: np.dtype) -> Any:
     """A float32 result as the float type `dtype`; results of other types (booleans, indices) as they are."""
     if not isinstance(x, (np.ndarray, np.generic)) or x.dtype != np.float32:
         return x
-    return x.astype(dtype, copy=False) if dtype.isbuiltin == 1 else narrow(np.asarray(x), dtype)
+    return narrow(np.asarray(x), dtype) if dtype.num == _VOID or dtype.num > _HALF else x.astype(dtype, copy=False)
 
 
 def in_float32(function: F) -> F:

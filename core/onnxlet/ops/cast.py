@@ -1,0 +1,126 @@
+"""Conversions between element types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph.ir import STRING
+from ..model.dtypes import bits_of, dtype_of, is_extended, named, narrow, spec_name, widen
+from .registry import op
+
+
+@op("Cast")
+def cast_1(x, *, to: str):
+    """`to` is the type's name in TensorProto: FLOAT, INT64, ..."""
+    return convert(x, named(to.lower()))
+
+
+@op("Cast", since=6)
+def cast(x, *, to: int, saturate: int = 1, round_mode: str = "up"):
+    return convert(x, dtype_of(to), saturate=bool(saturate), round_mode=round_mode)
+
+
+@op("CastLike", since=15)
+def cast_like(x, target_type, *, saturate: int = 1, round_mode: str = "up"):
+    return convert(x, target_type.dtype, saturate=bool(saturate), round_mode=round_mode)
+
+
+def convert(x: np.ndarray, dtype: np.dtype, *, saturate: bool = True, round_mode: str = "up") -> np.ndarray:
+    """`x` as elements of `dtype`, by the rules of Cast.
+
+    Where these leave a result open: a float becomes the nearest integer of 32 (or 64) bits and NaN becomes 0; an
+    integer type narrower than that takes the low bits, as it does from an integer. `saturate` and `round_mode` are for
+    the float8 types alone.
+    """
+    if x.dtype == dtype:
+        return x
+    if x.dtype == STRING:
+        return _from_strings(x, dtype, saturate, round_mode)
+    if dtype == STRING:
+        return _to_strings(x)
+    x = widen(x)
+    if not is_extended(dtype):
+        if dtype.kind in "iu" and x.dtype.kind == "f":
+            return _to_integers(x, dtype)
+        return x.astype(dtype)
+    name = spec_name(dtype)
+    if "int" in name:
+        return narrow(_to_integers(x, np.dtype(np.int32)) if x.dtype.kind == "f" else x, dtype)
+    if name == "float8e8m0":
+        return _scales(x.astype(np.float64), saturate, round_mode).view(dtype)
+    if name == "bfloat16" and x.dtype.kind != "f":
+        x = _to_odd_float32(x)
+    elif x.dtype == np.float64:
+        x = _to_odd_float32(x)
+    return narrow(x, dtype, saturate=saturate)
+
+
+def _to_integers(x, dtype):
+    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
+    low, high = np.iinfo(wide).min, np.iinfo(wide).max
+    x = np.trunc(x.astype(np.float64))
+    # high + 1 is a power of two, so a float holds it exactly, as it may not hold high.
+    inside = (x >= float(low)) & (x < float(high + 1))
+    nearest = np.where(x < 0, wide.type(low), wide.type(high))
+    out = np.where(inside | np.isnan(x), np.where(inside, x, 0).astype(wide), nearest)
+    return out.astype(dtype, copy=False)
+
+
+def _to_odd_float32(x):
+    """A float32 that is inexact only in its last bit, which is then odd: rounding it again to fewer bits gives what
+    rounding `x` once would."""
+    wide = x.astype(np.float64)
+    near = wide.astype(np.float32)
+    bits = near.view(np.uint32)
+    exact = (near == wide) | ~np.isfinite(near)
+    beyond = np.abs(near.astype(np.float64)) > np.abs(wide)
+    truncated = np.where(~exact & beyond, bits - np.uint32(1), bits)
+    return np.where(exact, bits, truncated | np.uint32(1)).view(np.float32)
+
+
+def _scales(x, saturate, round_mode):
+    """The bits of float8e8m0: 2 ** (bits - 127), or NaN for 255. A negative number has no such form and becomes NaN."""
+    usable = np.isfinite(x) & (x > 0)
+    fraction, exponent = np.frexp(np.where(usable, x, 1.0))  # the fraction is at least a half
+    upwards = {"up": fraction > 0.5, "nearest": fraction >= 0.75, "down": np.zeros(x.shape, np.bool_)}
+    if round_mode not in upwards:
+        raise ValueError(f"round_mode is {', '.join(upwards)}, not {round_mode!r}")
+    bits = exponent.astype(np.int64) + 126 + upwards[round_mode]
+    if saturate:
+        bits = np.where(usable, np.clip(bits, 0, 254), np.where(x == 0, 0, np.where(x == np.inf, 254, 255)))
+    else:
+        bits = np.where(usable & (bits >= 0) & (bits < 255), bits, 255)
+    return bits.astype(np.uint8)
+
+
+def _from_strings(x, dtype, saturate, round_mode):
+    texts = x.reshape(-1).tolist()
+    if dtype.kind not in "iu":
+        numbers = np.array([float(text) for text in texts], np.float64)
+        return convert(numbers, dtype, saturate=saturate, round_mode=round_mode).reshape(x.shape)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    numbers = [_whole(text) for text in texts]
+    return np.array([(n - low) % (high - low + 1) + low for n in numbers], dtype).reshape(x.shape)
+
+
+def _whole(text):
+    """The integer that a text shows; a number with a fraction is truncated."""
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))
+
+
+def _to_strings(x):
+    """Integers in decimal; floats in the fewest digits that give the same value back."""
+    if is_extended(x.dtype):
+        x = widen(x)
+    return x.astype(str).astype(STRING)
+
+
+@op("BitCast", since=26)
+def bit_cast(x, *, to: int):
+    """The same bits as another type of the same width."""
+    dtype = dtype_of(to)
+    bits = bits_of(x) if is_extended(x.dtype) else x
+    return bits.view(dtype)

@@ -45,8 +45,9 @@ def looks_like(head: bytes) -> str | None:
 
 def _is_text(head: bytes) -> bool:
     try:
-        # The last character may be cut in two.
-        text = head[: max(1, len(head) - 3)].decode()
-    except UnicodeDecodeError:
-        return False
-    return bool(text) and all(c.isprintable() or c in "\t\r\n\f" for c in text)
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:
+            return False
+        text = head[: error.start].decode()  # the last character was cut in two
+    return bool(text) and all(c.isprintable() or c in "\t\r\n\f\ufeff" for c in text)

@@ -18,8 +18,11 @@ from onnxlet.graph.ir import TensorType
 from onnxlet.model.tensors import Tensor
 from onnxlet.providers.base import Segment, Step
 
-from .layouts import LAST, PLAIN, same_in_both, size_of
+from .layouts import LAST, PLAIN, same_in_both, size_of, strides_of
 from .memory import Memory
+
+COPY_GRAIN = 16384
+"""Elements whose copy is worth a thread."""
 
 
 class Buffer:
@@ -75,6 +78,8 @@ class Slot:
     dtype: np.dtype
     shape: tuple[int, ...]
     resident: bool = False
+    block: tuple[Ref, ...] = ()
+    """Of an input: the places of its size in bytes and of a 1, by which a resident value is copied in."""
 
 
 class Compiler:
@@ -84,10 +89,10 @@ class Compiler:
         self.memory = memory
         self.segment = segment
         self.operations: list[Operation] = []
-        self.setup: list[Operation] = []
         self.buffers: list[Buffer] = []
         self.owned: list[int] = []
-        self.checked: list[tuple[int, str]] = []
+        self.flagged: list[str] = []
+        self.flags_buffer = Buffer(0)
         self.places: dict[str, dict[str, Place]] = {}
         self.words_buffer = Buffer(0)
         self.word_list: list[int] = []
@@ -108,7 +113,7 @@ class Compiler:
         place = self._new(type_.nbytes, first=-1)
         place.buffer.values = 1
         self.places[name] = {PLAIN: place}
-        return Slot(place, type_.dtype, type_.dims)
+        return Slot(place, type_.dtype, type_.dims, block=(self.words([type_.nbytes]), self.words([1])))
 
     def _new(self, nbytes: int, first: int | None = None) -> Ref:
         buffer = Buffer(nbytes, first)
@@ -190,12 +195,6 @@ class Compiler:
         """Memory for this step alone."""
         return self._new(nbytes)
 
-    def table(self, nbytes: int) -> int:
-        """The address of memory that belongs to the program and keeps its contents, to be filled by `prepare`."""
-        address = self.memory.allocate(nbytes)
-        self.owned.append(address)
-        return address
-
     def words(self, values: Sequence[int]) -> Ref:
         """The place of an array of 64-bit integers (lengths, steps) that the program brings along."""
         key = tuple(values)
@@ -205,37 +204,28 @@ class Compiler:
             self.word_list += key
         return place
 
-    def error_flag(self) -> int:
-        """The address of a 32-bit word that kernels set when an index of this step is out of bounds."""
-        address = self.table(4)
-        self.memory.engine.zero(address, 4)
-        self.checked.append((address, self.step.node.label))
-        return address
+    def error_flag(self) -> Ref:
+        """The place of a 64-bit word that kernels set to 1 + the number of an index of this step that is out of bounds."""
+        self.flagged.append(self.step.node.label)
+        return Ref(self.flags_buffer, 8 * len(self.flagged) - 8)
 
     def computed(self, key: Hashable, compute: Callable[[], np.ndarray], *names: str) -> int:
         """The address of an array computed now from constants, and shared by all steps with the same key and names."""
         tensors = [t for t in map(self.constant, names) if t is not None]
         return self.memory.computed(key, compute, *tensors)
 
-    def emit(
-        self, kernel: str, *, units: int, grain: int = 1, scratch: int = 0, uses: Sequence[Place] = (), **fields: Place
-    ) -> None:
-        """Record a kernel call. `uses` are places that it reads through a table and not through a field."""
+    def emit(self, kernel: str, *, units: int, grain: int = 1, scratch: int = 0, **fields: Place) -> None:
+        """Record a kernel call; nothing if there are no units."""
         if units <= 0:
             return
         number = len(self.operations)
-        for place in (*fields.values(), *uses):
+        for place in fields.values():
             if type(place) is Ref:
                 buffer = place.buffer
                 if buffer.first > number:
                     buffer.first = number
                 buffer.last = number
         self.operations.append(Operation(kernel, units, grain, scratch, fields, self.step.node.label))
-
-    def prepare(self, kernel: str, *, units: int, scratch: int = 0, **fields: Place) -> None:
-        """Record a kernel call that fills a table with addresses: it runs once, when the arena has its place."""
-        if units > 0:
-            self.setup.append(Operation(kernel, units, units, scratch, fields, self.step.node.label))
 
     # Values
 
@@ -279,22 +269,30 @@ class Compiler:
 
     def _moved(self, name: str, places: dict[str, Place], layout: str) -> Place:
         type_ = self._types[name]
+        assert type_.dtype is not None
         shape = type_.dims
         source = next(iter(places.values()))
         if same_in_both(shape):
             place = source
         else:
             place = self._new(type_.nbytes)
-            self.move_channels(source, place, shape, type_.nbytes // max(1, type_.size), layout)
+            self._move_channels(source, place, shape, type_.dtype.itemsize, layout)
         if type(place) is Ref:
             place.buffer.values += 1
         return place
 
-    def move_channels(self, source: Place, target: Place, shape: Sequence[int], itemsize: int, layout: str) -> None:
+    def _move_channels(self, source: Place, target: Place, shape: Sequence[int], itemsize: int, layout: str) -> None:
         """Copy a tensor from the other layout into `layout`."""
         batch, channels, spatial = shape[0], shape[1], size_of(shape[2:])
-        rows, columns = (channels, spatial) if layout == LAST else (spatial, channels)
-        self.emit("transpose_planes", x=source, y=target, rows=rows, columns=columns, itemsize=itemsize, units=batch)
+        lengths = (batch, spatial, channels) if layout == LAST else (batch, channels, spatial)
+        self.copy(source, (lengths[1] * lengths[2], 1, lengths[1]), target, lengths, itemsize)
+
+    def copy(self, x: Place, x_strides: Sequence[int], y: Place, lengths: Sequence[int], itemsize: int) -> None:
+        """Copy a block to a contiguous place."""
+        self.emit(
+            "copy", units=size_of(lengths), grain=COPY_GRAIN, size=itemsize, x=x, y=y, rank=len(lengths),
+            shape=self.words(lengths), x_strides=self.words(x_strides), y_strides=self.words(strides_of(lengths)),
+        )  # fmt: skip
 
     def finish(self) -> list[Slot]:
         """Bring the outputs to where the program's caller reads them."""
@@ -305,8 +303,9 @@ class Compiler:
             place = self.place(name, PLAIN)
             resident = name in self.segment.resident
             if resident:
-                kept = self.table(type_.nbytes)
-                self.emit("copy", x=place, y=kept, bytes=type_.nbytes, units=1)
+                kept = self.memory.allocate(type_.nbytes)
+                self.owned.append(kept)
+                self.copy(place, (1,), kept, (type_.size,), type_.dtype.itemsize)
                 place = kept
             slots.append(Slot(place, type_.dtype, type_.dims, resident))
         for slot in slots:

@@ -54,11 +54,11 @@ class Program:
         self._inputs = compiler.inputs
         self._memory = memory
         self._owned = compiler.owned
-        self._checked = compiler.checked
+        self._flagged = compiler.flagged
+        self._flags = compiler.flags_buffer
+        self._flags.address = self._keep(np.zeros(max(1, len(compiler.flagged)), np.int64))
         self._operations = compiler.operations
-        self._setup = compiler.setup
-        self._words = compiler.words_buffer
-        self._words.address = self._keep(np.array(compiler.word_list or [0], np.int64))
+        compiler.words_buffer.address = self._keep(np.array(compiler.word_list or [0], np.int64))
         self.labels = [o.label for o in compiler.operations]
         self.kernels = [o.kernel for o in compiler.operations]
         self._buffers = [b for b in compiler.buffers if b.last >= b.first]
@@ -81,12 +81,6 @@ class Program:
         else:
             self._tape_words = len(tape)
             self._tape_address = self._keep(tape)
-        if self._setup:
-            setup = self._encode(self._setup)
-            address = memory.allocate(setup.nbytes)
-            memory.engine.write(address, setup)
-            memory.engine.run(address, len(setup), memory.scratch)
-            memory.free(address)
         self._generation = memory.generation
 
     def _keep(self, array: np.ndarray) -> int:
@@ -117,13 +111,20 @@ class Program:
         engine = memory.engine
         for slot, value in zip(self._inputs, values, strict=True):
             if isinstance(value, ResidentValue):
-                engine.call("copy", units=1, x=value.address, y=_address(slot.place), bytes=value.nbytes)
+                self._bring(value, slot)
             else:
-                engine.write(_address(slot.place), value)
+                engine.write(_address(slot.place), np.asarray(value))
         engine.run(self._tape_address, self._tape_words, memory.scratch)
-        if self._checked:
-            self._raise_errors()
+        if self._flagged:
+            self._check_flags()
         return [self._result(slot) for slot in self._outputs]
+
+    def _bring(self, value: ResidentValue, slot: Slot) -> None:
+        """Copy a resident value to where the program expects it."""
+        engine, target = self._memory.engine, _address(slot.place)
+        shape, one = (_address(place) for place in slot.block)
+        engine.call("copy", units=value.nbytes, size=1, x=value.address, y=target, rank=1, shape=shape, x_strides=one,
+                    y_strides=one)  # fmt: skip
 
     def _result(self, slot: Slot) -> np.ndarray | ResidentValue:
         address = _address(slot.place)
@@ -131,13 +132,12 @@ class Program:
             return ResidentValue(self._memory, address, slot.dtype, slot.shape)
         return self._memory.engine.read(address, slot.dtype, slot.shape)
 
-    def _raise_errors(self) -> None:
-        engine = self._memory.engine
-        failed = [(a, label) for a, label in self._checked if engine.read(a, np.dtype(np.int32), (1,))[0]]
-        for address, _ in failed:
-            engine.zero(address, 4)
-        if failed:
-            raise NodeError(f"Node {failed[0][1]!r}: an index is out of bounds.")
+    def _check_flags(self) -> None:
+        flags = self._memory.engine.read(self._flags.address, np.int64, (len(self._flagged),))
+        if flags.any():
+            self._memory.engine.zero(self._flags.address, flags.nbytes)
+            first = int(np.flatnonzero(flags)[0])
+            raise NodeError(f"Node {self._flagged[first]!r}: its index number {flags[first] - 1} is out of bounds.")
 
     def close(self) -> None:
         """Free the tape, the tables and the values that stayed in memory. The weights stay with the session."""

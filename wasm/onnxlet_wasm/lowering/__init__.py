@@ -1,9 +1,9 @@
 """How each operator becomes kernel calls, by family."""
 
-from . import elementwise
+from . import elementwise, gemm, movement
 from .registry import Refused, find, lower, lowered_operators
 
-FAMILIES = (elementwise,)
+FAMILIES = (elementwise, gemm, movement)
 """The modules whose import registers the operators."""
 
 __all__ = ["FAMILIES", "Refused", "find", "lower", "lowered_operators"]

@@ -107,6 +107,15 @@ def axes_of(step: Step, rank: int, index: int = 1, name: str = "axes") -> list[i
     return None if axes is None else sorted({normal_axis(a, rank) for a in axes})
 
 
+WORTH_A_THREAD = 100_000
+"""Multiply-adds, about 4 µs."""
+
+
+def grain(units: int, work: int) -> int:
+    """The smallest number of units worth a thread, where all units together are `work` multiply-adds."""
+    return max(1, -(-WORTH_A_THREAD * units // max(work, 1)))
+
+
 def count(shape: Sequence[int]) -> int:
     """The number of elements."""
     return math.prod(shape)

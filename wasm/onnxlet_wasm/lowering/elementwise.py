@@ -22,13 +22,13 @@ from .common import (
     Activation,
     dtype_of,
     need_float32,
-    need_single_output,
     need_types,
     output_shape,
     present,
     shape_of,
     text,
 )
+from .copies import copy_flat
 from .registry import Emit, Refused, lower
 
 GRAIN = 4096
@@ -301,7 +301,7 @@ def variadic(step: Step) -> Emit:
         if len(places) == 1:
             if shape_of(step, 0) != target:
                 raise AssertionError(target)
-            c.emit("copy_bytes", units=size_of(target) * dtype.itemsize, grain=4 * GRAIN, x=place, y=y)
+            copy_flat(c, place, y, size_of(target), dtype.itemsize)
         for other, other_strides in places[1:]:
             _binary_call(c, function, dtype, place, strides, other, other_strides, y, shape)
             place, strides = y, contiguous
@@ -330,7 +330,7 @@ def clip(step: Step) -> Emit:
                 _binary_call(c, function, dtype, place, [1], c.input(index), [0], y, [size_of(target)])
                 place = y
         if place is not y:
-            c.emit("copy_bytes", units=size_of(target) * dtype.itemsize, grain=4 * GRAIN, x=place, y=y)
+            copy_flat(c, place, y, size_of(target), dtype.itemsize)
 
     return emit
 

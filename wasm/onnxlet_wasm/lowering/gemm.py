@@ -14,7 +14,7 @@ from .. import pieces
 from ..compiler import Compiler, Place
 from ..engine import f32
 from ..layouts import broadcast_strides, collapse, strides_of
-from .common import NO_ACTIVATION, Activation, activation_of, need_float32, output_shape, present, shape_of
+from .common import NO_ACTIVATION, Activation, activation_of, grain, need_float32, output_shape, present, shape_of
 from .copies import copy_block
 from .elementwise import scale
 from .registry import Emit, Refused, lower
@@ -160,7 +160,7 @@ def emit_product(c: Compiler, p: Product, bias: Place = 0, residual: Place = 0) 
         if b is None:
             b = c.temporary(pieces.packed_size(p.k, p.n))
             step_k, step_n = (1, p.k) if p.transpose_b else (p.n, 1)
-            c.emit("pack_b", units=pieces.pack_b(p.n), b=c.input(1), step_k=step_k, step_n=step_n, panels=b, k=p.k, n=p.n)
+            c.emit("pack_b", units=pieces.panels(p.n), b=c.input(1), step_k=step_k, step_n=step_n, panels=b, k=p.k, n=p.n)
         gemm_call(c, a, lda, b, y, p.n, m, p.n, p.k, bias, residual, p.n, p.activation)
         return
     steps = [
@@ -175,11 +175,11 @@ def emit_product(c: Compiler, p: Product, bias: Place = 0, residual: Place = 0) 
             s.insert(0, 0)
     b = c.input(1)
     step_k, step_n = (1, p.k) if p.transpose_b else (p.n, 1)
-    units, grain = pieces.gemm_batched(lengths[-2] * lengths[-1], p.m, p.n, p.k)
+    units = lengths[-2] * lengths[-1]
     for index in np.ndindex(*lengths[:-2]):
         at = [4 * sum(i * s for i, s in zip(index, t, strict=False)) for t in (a_steps, b_steps, c_steps)]
         c.emit(
-            "gemm_batched", units=units, grain=grain, scratch=pieces.packed_size(p.k, p.n),
+            "gemm_batched", units=units, grain=grain(1, p.m * p.n * p.k), scratch=pieces.packed_size(p.k, p.n),
             a=a + at[0], lda=lda, a_outer=a_steps[-2], a_inner=a_steps[-1],
             b=b + at[1], step_k=step_k, step_n=step_n, b_outer=b_steps[-2], b_inner=b_steps[-1],
             c=y + at[2], ldc=p.n, c_outer=c_steps[-2], c_inner=c_steps[-1], inner=lengths[-1],
@@ -221,7 +221,7 @@ def packed_constant(c: Compiler, index: int, k: int, n: int, transposed: bool) -
 
     def pack(raw: int, address: int) -> None:
         c.memory.engine.call(
-            "pack_b", units=pieces.pack_b(n), b=raw, step_k=step_k, step_n=step_n, panels=address, k=k, n=n
+            "pack_b", units=pieces.panels(n), b=raw, step_k=step_k, step_n=step_n, panels=address, k=k, n=n
         )
 
     return c.memory.packed(tensor, ("panels", k, n, transposed), pieces.packed_size(k, n), pack)
@@ -247,8 +247,8 @@ def gemm_call(
     activation: Activation,
 ) -> None:
     """Y = activation(A B + bias + residual), with B in panels. The `ld`s are elements from row to row."""
-    units, grain = pieces.gemm(m, n, k)
+    units = pieces.gemm(m, n)
     c.emit(
-        "gemm", units=units, grain=grain, a=a, lda=lda, b=b, c=y, ldc=ldc, m=m, n=n, k=k, bias=bias, residual=residual,
+        "gemm", units=units, grain=grain(units, m * n * k), a=a, lda=lda, b=b, c=y, ldc=ldc, m=m, n=n, k=k, bias=bias, residual=residual,
         ldr=ldr, **activation_fields(activation),
     )  # fmt: skip

@@ -1,9 +1,9 @@
 """ONNX element types, their numbers and names, and the NumPy types that stand for them.
 
 Types that NumPy lacks (bfloat16, floats of 8, 6 and 4 bits, integers of 4 and 2 bits) are `ml_dtypes` types where that
-package is installed. Elsewhere they are one-field structured types such as ``[("bfloat16", "<u2")]``: arrays of them can be moved
-and compared bit by bit, and any arithmetic on them is an error instead of a wrong number. `widen` and `narrow` convert
-both forms from and to float32 (or int8 / uint8).
+package is installed. Elsewhere they are one-field structured types such as ``[("bfloat16", "<u2")]``: arrays of them
+can be moved and compared bit by bit, and any arithmetic on them is an error instead of a wrong number. `widen` and
+`narrow` convert both forms from and to float32 (or int8 and uint8).
 """
 
 from __future__ import annotations

@@ -3,7 +3,20 @@
 #include "activation.h"
 #include "rows.h"
 
-// y = total = x + residual
+static NOINLINE double row_sum(const float *x, word n) {
+    double total = 0;
+    SUM_ROW(total, x, n, v)
+    return total;
+}
+
+// Sum of (x - mean)^2.
+static NOINLINE double row_deviation(const float *x, word n, float mean) {
+    double total = 0;
+    SUM_ROW(total, x, n, (v - mean) * (v - mean))
+    return total;
+}
+
+// y = x + residual
 static void add_rows(const float *x, const float *residual, float *y, word n) {
     word i = 0;
     for (; i + LANES <= n; i += LANES) vstore(y + i, vload(x + i) + vload(residual + i));

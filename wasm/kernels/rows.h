@@ -12,6 +12,13 @@ INLINE vf vload_or(const float *p, word count, float other) {
     return v;
 }
 
+// The first `count` (at most LANES) lanes; the others are 0 when loading and left untouched when storing.
+INLINE vf vload_count(const float *p, word count) { return count == LANES ? vload(p) : vload_part(p, count); }
+INLINE void vstore_count(float *p, vf v, word count) {
+    if (count == LANES) vstore(p, v);
+    else vstore_part(p, v, count);
+}
+
 // Zero in the lanes from `count` on.
 INLINE vf vkeep(vf v, word count) {
     for (word i = count; i < LANES; i++) v[i] = 0.0f;
@@ -39,18 +46,5 @@ INLINE vf vkeep(vf v, word count) {
         }                                                                         \
         total += (double)vsum((sums_[0] + sums_[1]) + (sums_[2] + sums_[3]));     \
     }
-
-static NOINLINE double row_sum(const float *x, word n) {
-    double total = 0;
-    SUM_ROW(total, x, n, v)
-    return total;
-}
-
-// Sum of (x - mean)^2.
-static NOINLINE double row_deviation(const float *x, word n, float mean) {
-    double total = 0;
-    SUM_ROW(total, x, n, (v - mean) * (v - mean))
-    return total;
-}
 
 INLINE float f32_sqrt(float x) { return __builtin_elementwise_sqrt(x); }

@@ -56,16 +56,16 @@ static void softmax_row(const float *x, float *y, word n, int log) {
 // `count` (at most LANES) neighbouring lines.
 static void softmax_columns(const float *x, float *y, word n, word stride, word count, int log) {
     vf shift = vsplat(-INFINITY_F32), total = vsplat(0.0f);
-    for (word i = 0; i < n; i++) shift = vmax(shift, vload_part(x + i * stride, count));
+    for (word i = 0; i < n; i++) shift = vmax(shift, vload_count(x + i * stride, count));
     for (word i = 0; i < n; i++) {
-        vf e = vexp_negative(vload_part(x + i * stride, count) - shift);
-        if (!log) vstore_part(y + i * stride, e, count);
+        vf e = vexp_negative(vload_count(x + i * stride, count) - shift);
+        if (!log) vstore_count(y + i * stride, e, count);
         total += e;
     }
     vf factor = 1.0f / total, offset = vlog(total);
     for (word i = 0; i < n; i++) {
-        vf value = log ? vload_part(x + i * stride, count) - shift - offset : vload_part(y + i * stride, count) * factor;
-        vstore_part(y + i * stride, value, count);
+        vf value = log ? vload_count(x + i * stride, count) - shift - offset : vload_count(y + i * stride, count) * factor;
+        vstore_count(y + i * stride, value, count);
     }
 }
 

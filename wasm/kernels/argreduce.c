@@ -1,0 +1,48 @@
+// ArgMax and ArgMin along one axis. NumPy twins: onnxlet/ops, ArgMax, ArgMin (numpy.argmax, numpy.argmin).
+//
+// Unit: one element of y (int64), which is [outer, inner]; x is [outer, axis, inner] of `type` (types.h): float32,
+// float64, int32, int64, int8 or bytes. `minimum` is 1 for ArgMin, `last` is 1 for the last of equal extremes. The
+// first NaN is the extreme where there is one.
+#include "kernel.h"
+#include "types.h"
+
+enum { BLOCK = 128 };  // neighbouring outputs that are searched together
+
+#define SEARCH(T)                                                                                          \
+    {                                                                                                      \
+        T best[BLOCK];                                                                                     \
+        const T *x = PTR(const T, a->x) + outer * n * inner + column;                                      \
+        for (word c = 0; c < count; c++) {                                                                 \
+            best[c] = x[c];                                                                                \
+            y[c] = 0;                                                                                      \
+        }                                                                                                  \
+        for (word i = 1; i < n; i++)                                                                       \
+            for (word c = 0; c < count; c++) {                                                             \
+                T v = x[i * inner + c];                                                                    \
+                int better = a->minimum ? v < best[c] : v > best[c];                                       \
+                better |= (a->last && v == best[c]) | (v != v);                                            \
+                if (better & (best[c] == best[c])) {                                                       \
+                    best[c] = v;                                                                           \
+                    y[c] = i;                                                                              \
+                }                                                                                          \
+            }                                                                                              \
+        break;                                                                                             \
+    }
+
+KERNEL(arg_reduce, type, minimum, last, x, y, axis, inner) {
+    word n = a->axis, inner = a->inner;
+    for (word at = begin; at < end;) {
+        word outer = at / inner, column = at % inner;
+        word count = min_word(BLOCK, min_word(inner - column, end - at));
+        int64_t *y = PTR(int64_t, a->y) + at;
+        switch (a->type) {
+        case TYPE_F32: SEARCH(float)
+        case TYPE_F64: SEARCH(double)
+        case TYPE_I32: SEARCH(int32_t)
+        case TYPE_I64: SEARCH(int64_t)
+        case TYPE_I8: SEARCH(int8_t)
+        default: SEARCH(uint8_t)
+        }
+        at += count;
+    }
+}

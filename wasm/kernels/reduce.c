@@ -1,0 +1,135 @@
+// Reductions along one axis. NumPy twins: onnxlet/ops, ReduceSum and its family.
+//
+// Unit: one element of y, which is [outer, inner]; x is [outer, axis, inner]. Several neighbouring axes are one axis;
+// others are moved there first. `type` (types.h) is float32 for all of `op`; float64, int32 and int64 have sum, max,
+// min and prod, float64 also mean. Integers wrap around. An empty axis gives the operation's neutral element.
+//
+// Float32 sums are accurate for long axes: short blocks are added up first, then the blocks.
+#include "rows.h"
+#include "types.h"
+
+enum { SUM, MEAN, MAX, MIN, PROD, L1, L2, SUM_SQUARE, LOG_SUM, LOG_SUM_EXP };      // 0 to 9
+
+// What is added up, for an element x; `shift` is the maximum, for LOG_SUM_EXP.
+INLINE vf term(int op, vf x, vf shift) {
+    switch (op) {
+    case L1: return vabs(x);
+    case L2:
+    case SUM_SQUARE: return x * x;
+    case LOG_SUM_EXP: return vexp_negative(x - shift);
+    default: return x;
+    }
+}
+
+// The result from what has been added up.
+INLINE vf finish(int op, vf total, word n, vf shift) {
+    switch (op) {
+    case MEAN: return total / (float)n;
+    case L2: return vsqrt(total);
+    case LOG_SUM: return vlog(total);
+    case LOG_SUM_EXP: return vlog(total) + shift;
+    default: return total;
+    }
+}
+
+INLINE vf fold(int op, vf x, vf y) { return op == MAX ? vmax(x, y) : op == MIN ? vmin(x, y) : x * y; }
+INLINE float neutral(int op) { return op == MAX ? -INFINITY_F32 : op == MIN ? INFINITY_F32 : 1.0f; }
+// exp(x - shift) needs a finite shift; without one the plain exponentials are right: 0, infinity or NaN.
+INLINE vf finite_or_zero(vf x) { return vselect(vabs(x) < INFINITY_F32, x, vsplat(0.0f)); }
+
+INLINE float fold_row(int op, const float *x, word n) {
+    vf first = vsplat(neutral(op)), second = first;
+    word i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        first = fold(op, first, vload(x + i));
+        second = fold(op, second, vload(x + i + LANES));
+    }
+    for (; i < n; i += LANES) first = fold(op, first, vload_or(x + i, min_word(LANES, n - i), neutral(op)));
+    first = fold(op, first, second);
+    vf result = vsplat(first[0]);
+    for (int k = 1; k < LANES; k++) result = fold(op, result, vsplat(first[k]));
+    return result[0];
+}
+
+INLINE float sum_row(int op, const float *x, word n) {
+    vf shift = op == LOG_SUM_EXP ? finite_or_zero(vsplat(fold_row(MAX, x, n))) : vsplat(0.0f);
+    double total = 0;
+    SUM_ROW(total, x, n, term(op, v, shift))
+    if (op == MEAN) return (float)(total / (double)n);
+    return finish(op, vsplat((float)total), n, shift)[0];
+}
+
+enum { COLUMN_BLOCK = 64 };  // elements along the axis that are added up before they join the total
+
+INLINE vf fold_columns(int op, const float *x, word n, word stride, word count) {
+    vf result = vsplat(neutral(op));
+    for (word i = 0; i < n; i++) result = fold(op, result, vload_count(x + i * stride, count));
+    return result;
+}
+
+INLINE vf sum_columns(int op, const float *x, word n, word stride, word count) {
+    vf shift = op == LOG_SUM_EXP ? finite_or_zero(fold_columns(MAX, x, n, stride, count)) : vsplat(0.0f);
+    vf total = vsplat(0.0f);
+    for (word at = 0; at < n; at += COLUMN_BLOCK) {
+        vf block = vsplat(0.0f);
+        for (word i = at; i < min_word(n, at + COLUMN_BLOCK); i++)
+            block += term(op, vload_count(x + i * stride, count), shift);
+        total += block;
+    }
+    return finish(op, total, n, shift);
+}
+
+#define FOLD_OR_SUM(op, shape, ...) \
+    case op: return (op == MAX || op == MIN || op == PROD) ? fold_##shape(op, __VA_ARGS__) : sum_##shape(op, __VA_ARGS__);
+#define EACH_OP(shape, ...)                                                                                    \
+    FOLD_OR_SUM(SUM, shape, __VA_ARGS__) FOLD_OR_SUM(MEAN, shape, __VA_ARGS__) FOLD_OR_SUM(MAX, shape, __VA_ARGS__)       \
+    FOLD_OR_SUM(MIN, shape, __VA_ARGS__) FOLD_OR_SUM(PROD, shape, __VA_ARGS__) FOLD_OR_SUM(L1, shape, __VA_ARGS__)        \
+    FOLD_OR_SUM(L2, shape, __VA_ARGS__) FOLD_OR_SUM(SUM_SQUARE, shape, __VA_ARGS__)                            \
+    FOLD_OR_SUM(LOG_SUM, shape, __VA_ARGS__) FOLD_OR_SUM(LOG_SUM_EXP, shape, __VA_ARGS__)
+
+static float reduce_row(int op, const float *x, word n) {
+    switch (op) { EACH_OP(row, x, n) }
+    return 0.0f;
+}
+
+static vf reduce_columns(int op, const float *x, word n, word stride, word count) {
+    switch (op) { EACH_OP(columns, x, n, stride, count) }
+    return vsplat(0.0f);
+}
+
+#define REDUCE_SCALAR(T, WIDE, lowest, highest)                                                       \
+    for (word at = begin; at < end; at++) {                                                           \
+        const T *x = PTR(const T, a->x) + at / inner * n * inner + at % inner;                        \
+        WIDE total = op == PROD ? 1 : op == MAX ? (WIDE)(lowest) : op == MIN ? (WIDE)(highest) : 0;   \
+        for (word i = 0; i < n; i++) {                                                                \
+            T v = x[i * inner];                                                                       \
+            if (op == PROD) total *= (WIDE)v;                                                         \
+            else if (op == MAX) total = v > (T)total || v != v ? (WIDE)v : total;                     \
+            else if (op == MIN) total = v < (T)total || v != v ? (WIDE)v : total;                     \
+            else total += (WIDE)v;                                                                    \
+        }                                                                                             \
+        PTR(T, a->y)[at] = (T)(op == MEAN ? total / (WIDE)n : total);                                 \
+    }                                                                                                 \
+    break;
+
+KERNEL(reduce, op, type, x, y, axis, inner) {
+    int op = (int)a->op;
+    word n = a->axis, inner = a->inner;
+    float *y = F32(a->y);
+    switch (a->type) {
+    case TYPE_F64: REDUCE_SCALAR(double, double, -__builtin_inf(), __builtin_inf())
+    case TYPE_I32: REDUCE_SCALAR(int32_t, uint32_t, INT32_MIN, INT32_MAX)
+    case TYPE_I64: REDUCE_SCALAR(int64_t, uint64_t, INT64_MIN, INT64_MAX)
+    default:
+        if (inner == 1) {
+            for (word row = begin; row < end; row++) y[row] = reduce_row(op, F32(a->x) + row * n, n);
+            break;
+        }
+        for (word at = begin; at < end;) {
+            word outer = at / inner, column = at % inner;
+            word count = min_word(LANES, min_word(inner - column, end - at));
+            vstore_count(y + at, reduce_columns(op, F32(a->x) + outer * n * inner + column, n, inner, count), count);
+            at += count;
+        }
+    }
+}

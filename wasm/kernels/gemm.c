@@ -62,22 +62,6 @@ void activate_block(float *c, word ldc, word rows, word columns, int activation,
     }
 }
 
-// A tile at the right edge: computed aside, so that nothing is written beyond the last column.
-static NOINLINE void ragged_tile(Tile *t, word rows, word panels, word width) {
-    float aside[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
-    char *c = (char *)t->c;
-    if (t->add_to_c)
-        for (word i = 0; i < rows; i++)
-            for (word j = 0; j < TILE_COLUMNS; j++)
-                aside[i * TILE_COLUMNS + j] = j < width ? ((const float *)(c + i * t->c_step))[j] : 0.0f;
-    Tile moved = *t;
-    moved.c = aside;
-    moved.c_step = TILE_COLUMNS * 4;
-    tile_run(&moved, rows, panels);
-    for (word i = 0; i < rows; i++)
-        for (word j = 0; j < width; j++) ((float *)(c + i * t->c_step))[j] = aside[i * TILE_COLUMNS + j];
-}
-
 static void multiply_block(const Product *p, word m0, word m1, word n0, word n1, word k0, word k1) {
     const int last = k1 == p->depth;
     Tile t = {
@@ -101,7 +85,7 @@ static void multiply_block(const Product *p, word m0, word m1, word n0, word n1,
             t.c = p->c + m * p->ldc + n;
             t.residual = last && p->residual ? p->residual + m * p->ldr + n : 0;
             if (width % PANEL)
-                ragged_tile(&t, rows, panels, width);
+                tile_run_ragged(&t, rows, panels, width, 0);
             else
                 tile_run(&t, rows, panels);
         }

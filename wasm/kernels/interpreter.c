@@ -37,3 +37,8 @@ EXPORT void run(const word *tape, uintptr_t words, char *scratch) {
     for (const word *end = tape + words; tape < end; tape += tape[WORDS])
         kernels[tape[KERNEL_INDEX]](tape + ARGUMENTS, 0, tape[UNITS], scratch);
 }
+
+// Units [begin, end) of the tape's first operation.
+EXPORT void run_piece(const word *tape, uintptr_t begin, uintptr_t end, char *scratch) {
+    kernels[tape[KERNEL_INDEX]](tape + ARGUMENTS, (word)begin, (word)end, scratch);
+}

@@ -30,8 +30,13 @@ typedef int64_t word;
 //         for (word i = begin; i < end; i++) ...
 //     }
 //
-// The build collects the names of all kernels by looking for lines that begin with KERNEL(.
+// The build collects the names of all kernels by looking for lines that begin with KERNEL( or KERNEL_ARGUMENTS(.
 #define KERNEL(name, ...)                                                                                  \
+    KERNEL_ARGUMENTS(name, __VA_ARGS__)                                                                    \
+    KERNEL_BODY(name)
+
+// The same in two parts, for kernels that want functions of their own between arguments and body.
+#define KERNEL_ARGUMENTS(name, ...)                                                                        \
     typedef struct {                                                                                       \
         word __VA_ARGS__;                                                                                  \
     } name##_args;                                                                                         \
@@ -39,7 +44,8 @@ typedef int64_t word;
     static void name##_body(const name##_args *a, word begin, word end, char *scratch);                    \
     void name##_kernel(const word *words, word begin, word end, char *scratch) {                           \
         name##_body((const name##_args *)words, begin, end, scratch);                                      \
-    }                                                                                                      \
+    }
+#define KERNEL_BODY(name)                                                                                  \
     static void name##_body(const name##_args *a, __attribute__((unused)) word begin,                      \
                             __attribute__((unused)) word end, __attribute__((unused)) char *scratch)
 

@@ -115,3 +115,19 @@ void tile_run(const Tile *t, word rows, word panels) { direct[panels - 1][rows -
 void tile_run_indirect(const Tile *t, word rows, word panels) { indirect[panels - 1][rows - 1](t); }
 
 #endif
+
+// A tile at the right edge: computed aside, so that nothing is written beyond the last column.
+NOINLINE void tile_run_ragged(const Tile *t, word rows, word panels, word width, int indirect) {
+    float aside[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
+    char *c = (char *)t->c;
+    if (t->add_to_c)
+        for (word i = 0; i < rows; i++)
+            for (word j = 0; j < TILE_COLUMNS; j++)
+                aside[i * TILE_COLUMNS + j] = j < width ? ((const float *)(c + i * t->c_step))[j] : 0.0f;
+    Tile moved = *t;
+    moved.c = aside;
+    moved.c_step = TILE_COLUMNS * 4;
+    (indirect ? tile_run_indirect : tile_run)(&moved, rows, panels);
+    for (word i = 0; i < rows; i++)
+        for (word j = 0; j < width; j++) ((float *)(c + i * t->c_step))[j] = aside[i * TILE_COLUMNS + j];
+}

@@ -43,6 +43,8 @@ typedef struct {
 
 void tile_run(const Tile *tile, word rows, word panels);
 void tile_run_indirect(const Tile *tile, word rows, word panels);
+// A tile of which only `width` columns, no multiple of 8, are there.
+void tile_run_ragged(const Tile *tile, word rows, word panels, word width, int indirect);
 
 // A product of row-major A and packed B, and what is done to it: C = activation(A B + bias + residual).
 typedef struct {

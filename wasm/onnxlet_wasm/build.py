@@ -28,7 +28,7 @@ LIB = PACKAGE / "lib"
 CACHE = PACKAGE.parent.parent / "build" / "kernels"
 """Objects and linked files, by the hash of all that went into them."""
 
-KERNEL = re.compile(r"^KERNEL\((\w+),", re.MULTILINE)
+KERNEL = re.compile(r"^KERNEL(?:_ARGUMENTS)?\((\w+),", re.MULTILINE)
 
 WASM_FEATURES = "mvp+simd128+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals+atomics"
 WASM_LINK = (
@@ -58,7 +58,7 @@ class Output:
 
 LINUX = ("-shared", "-nostdlib", "-Wl,--strip-all")
 MACOS = ("-shared", "-Wl,-dead_strip")
-WINDOWS = ("-shared", "-nostdlib", "-Wl,--strip-all")
+WINDOWS = ("-shared", "-Wl,--strip-all")
 
 TARGETS: dict[str, tuple[Output, ...]] = {
     "wasm": (

@@ -54,6 +54,7 @@ class Host(Protocol):
     def read_into(self, address: int, out: np.ndarray) -> None: ...
     def zero(self, address: int, nbytes: int) -> None: ...
     def run(self, tape: int, words: int, scratch: int) -> None: ...
+    def run_piece(self, tape: int, begin: int, end: int, scratch: int) -> None: ...
     def stats(self) -> int: ...
     def close(self) -> None: ...
 
@@ -155,13 +156,27 @@ class Engine:
             words.append(f32(value) if isinstance(value, float) else int(value))
         return words
 
-    def call(self, kernel: str, *, units: int, grain: int = 1, scratch: int = 0, **fields: int | float) -> None:
-        """Run one kernel now. `scratch` is how many bytes of scratch memory it needs."""
+    def call(
+        self,
+        kernel: str,
+        *,
+        units: int,
+        grain: int = 1,
+        scratch: int = 0,
+        pieces: Sequence[tuple[int, int]] | None = None,
+        **fields: int | float,
+    ) -> None:
+        """Run one kernel now. `scratch` is how many bytes of scratch memory it needs; `pieces` are the ranges of units
+        to compute, in their order, instead of all at once."""
         words = self.words(kernel, units, grain, fields)
         self.write(self._call_tape, np.array(words, np.int64))
         space = self.alloc(scratch) if scratch else 0
         try:
-            self.run(self._call_tape, len(words), space)
+            if pieces is None:
+                self.run(self._call_tape, len(words), space)
+            else:
+                for begin, end in pieces:
+                    self.host.run_piece(self._call_tape, begin, end, space)
         finally:
             if space:
                 self.free(space, scratch)

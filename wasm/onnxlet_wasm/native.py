@@ -55,6 +55,8 @@ def _load(path: Path) -> ctypes.CDLL:
         raise ProviderError(f"the compiled kernels can't be loaded: {error}") from error
     library.run.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
     library.run.restype = None
+    library.run_piece.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]
+    library.run_piece.restype = None
     library.kernel_description.restype = ctypes.c_char_p
     return library
 
@@ -66,6 +68,7 @@ class NativeHost:
         library = load_library(baseline=relaxed is False)
         self.descriptions = [library.kernel_description(i).decode() for i in range(library.kernel_count())]
         self.run = library.run
+        self.run_piece = library.run_piece
         self._blocks: dict[int, np.ndarray] = {}
         self._total = 0
 

@@ -1,40 +1,47 @@
-"""Into how many independent pieces the work of a heavy kernel falls, as its C source defines them.
-
-Each function returns `units` and `grain` for `Tape.emit`: how many pieces there are, and how many at least are worth
-handing to a thread.
-"""
+"""Into how many independent pieces (units) the work of a heavy kernel falls, as its C source defines them."""
 
 from __future__ import annotations
 
-WORTH_A_THREAD = 100_000
-"""Multiply-adds, about 4 µs."""
-
+PANEL = 8
 PIECE_ROWS = 12
 PIECE_COLUMNS = 16
 MANY_ROWS = 96
 
 
-def grain(units: int, work: int) -> int:
-    """The smallest number of units worth a thread, where all units together are `work` multiply-adds."""
-    return max(1, -(-WORTH_A_THREAD * units // max(work, 1)))
+def panels(n: int) -> int:
+    """How many panels n columns make: units of `pack_b`, and (per group) of `pack_conv`."""
+    return -(-n // PANEL)
 
 
 def packed_size(k: int, n: int) -> int:
     """Bytes of a k x n matrix packed by `pack_b`."""
-    return -(-n // 8) * 8 * k * 4
+    return panels(n) * PANEL * k * 4
 
 
-def pack_b(n: int) -> int:
-    """Units of `pack_b`."""
-    return -(-n // 8)
+def gemm(m: int, n: int) -> int:
+    """Units of `gemm` with m rows and n columns."""
+    return -(-m // PIECE_ROWS) if m >= MANY_ROWS else -(-n // PIECE_COLUMNS)
 
 
-def gemm(m: int, n: int, k: int) -> tuple[int, int]:
-    """Units and grain of `gemm`: m x k times k x n."""
-    units = -(-m // PIECE_ROWS) if m >= MANY_ROWS else -(-n // PIECE_COLUMNS)
-    return units, grain(units, m * n * k)
+def conv(pixels: int, channels: int, groups: int = 1) -> int:
+    """Units of `conv` for all output pixels of the batch and the output channels of a group."""
+    return groups * gemm(pixels, channels)
 
 
-def gemm_batched(batch: int, m: int, n: int, k: int) -> tuple[int, int]:
-    """Units and grain of `gemm_batched` for a stack of `batch` products."""
-    return batch, grain(batch, batch * m * n * k)
+def conv_scratch(kh: int, kw: int) -> int:
+    """Bytes of scratch that `conv` needs."""
+    return 768 * kh * kw
+
+
+CHANNEL_BLOCK = 32
+PIXEL_BLOCK = 32
+
+
+def global_pool(batch: int, channels: int) -> int:
+    """Units of `global_pool`."""
+    return batch * -(-channels // CHANNEL_BLOCK)
+
+
+def nhwc_to_nchw(batch: int, pixels: int) -> int:
+    """Units of `nhwc_to_nchw`."""
+    return batch * -(-pixels // PIXEL_BLOCK)

@@ -1,0 +1,129 @@
+// Convolutions, float32, channels last. NumPy twin: ops' Conv. Sums run over rows, columns, then channels of the window.
+//
+// Input and output are [batch][height][width][channels]. A convolution is a matrix product whose rows of A are gathered:
+// per output pixel a list of addresses, one per tap of the window, each of a run of `c` floats. Addresses outside the
+// image point at zeros. The lists are made for some tiles at a time and used for all output channels.
+#include "tile.h"
+
+#define BLOCK_ROWS 96  // output pixels whose addresses are made at once
+#define PIECE_ROWS 12
+#define PIECE_COLUMNS 16
+#define MANY_ROWS 96
+
+// Packs weights [groups * oc][ic][taps], as ONNX has them, for `conv`: per group panels of [taps * ic][8], with taps
+// slower than channels. `panels` holds groups * round_up(oc, 8) * taps * ic floats. Unit: a panel of a group.
+KERNEL(pack_conv, w, panels, groups, oc, ic, taps) {
+    const word per_group = div_up(a->oc, PANEL), depth = a->ic * a->taps;
+    for (word u = begin; u < end; u++) {
+        word first = u % per_group * PANEL, width = min_word(PANEL, a->oc - first);
+        const float *from = F32(a->w) + (u / per_group * a->oc + first) * depth;
+        float *to = F32(a->panels) + u * depth * PANEL;
+        for (word tap = 0; tap < a->taps; tap++)
+            for (word i = 0; i < a->ic; i++, to += PANEL)
+                for (word n = 0; n < PANEL; n++) to[n] = n < width ? from[n * depth + i * a->taps + tap] : 0.0f;
+    }
+}
+
+// `batch` images of h x w pixels, x_step floats apart, of which each group takes c; output pixels y_step apart, of which
+// each group gives oc. Packed weights as above; bias has groups * oc floats or is 0; residual is laid out as y, or 0.
+// `zeros` points at c zeros. Scratch: 768 * kh * kw bytes. Units: groups * pieces(batch * oh * ow, oc).
+//
+// The first layer of a network, with few channels, is best given as kw = 1 with c = (columns of the window) * channels,
+// on an image that is padded in memory: then a row of the window is one run.
+KERNEL_ARGUMENTS(conv, x, x_step, panels, bias, residual, y, y_step, batch, h, w, c, oh, ow, oc, groups, kh, kw, stride_h,
+       stride_w, pad_top, pad_left, dilation_h, dilation_w, zeros, activation, low, high)
+
+typedef struct {
+    const conv_args *a;
+    const char **rows;  // per tile, per tap, the addresses of the tile's pixels
+    word group;
+} Gather;
+
+// The addresses for output pixels [m0, m1), tile by tile.
+static void gather(const Gather *g, word m0, word m1) {
+    const conv_args *a = g->a;
+    const char **to = g->rows;
+    const char *zeros = PTR(const char, a->zeros), *x = PTR(const char, a->x) + g->group * a->c * 4;
+    const word pixel = a->x_step * 4, line = a->w * pixel, image = a->h * line;
+    const word taps = a->kh * a->kw, plane = a->oh * a->ow;
+    for (word m = m0; m < m1; m += TILE_ROWS) {
+        const word rows = min_word(TILE_ROWS, m1 - m);
+        for (word i = 0; i < rows; i++) {
+            const word n = (m + i) / plane, p = (m + i) % plane;
+            const word top = p / a->ow * a->stride_h - a->pad_top, left = p % a->ow * a->stride_w - a->pad_left;
+            const char *base = x + n * image + top * line + left * pixel;
+            const char **out = to + i;
+            for (word r = 0; r < a->kh; r++, base += a->dilation_h * line) {
+                const word row = top + r * a->dilation_h;
+                const char *from = base;
+                if (row < 0 || row >= a->h) {
+                    for (word s = 0; s < a->kw; s++, out += rows) *out = zeros;
+                    continue;
+                }
+                for (word s = 0, column = left; s < a->kw; s++, column += a->dilation_w, out += rows) {
+                    *out = (uint64_t)column < (uint64_t)a->w ? from : zeros;
+                    from += a->dilation_w * pixel;
+                }
+            }
+        }
+        to += rows * taps;
+    }
+}
+
+static void conv_block(const Gather *g, word m0, word m1, word n0, word n1) {
+    const conv_args *a = g->a;
+    const word taps = a->kh * a->kw, depth = taps * a->c;
+    const int activation = (int)a->activation;
+    const float low = as_f32(a->low), high = as_f32(a->high);
+    const float *panels = F32(a->panels) + g->group * div_up(a->oc, PANEL) * PANEL * depth;
+    const float *bias = a->bias ? F32(a->bias) + g->group * a->oc : 0;
+    const word offset = g->group * a->oc;
+    Tile t = {
+        .c_step = a->y_step * 4,
+        .residual_step = a->y_step * 4,
+        .taps = taps,
+        .depth = a->c,
+        .clamp = activation == 1,
+        .low = low,
+        .high = high,
+        .panel_step = depth * PANEL * 4,
+    };
+    for (word n = n0; n < n1; n += TILE_COLUMNS) {
+        const word width = min_word(TILE_COLUMNS, n1 - n), count = width > PANEL ? 2 : 1;
+        t.b = panels + n * depth;
+        t.bias = bias ? bias + n : no_bias;
+        t.rows = (const char *const *)g->rows;
+        for (word m = m0; m < m1; m += TILE_ROWS) {
+            const word rows = min_word(TILE_ROWS, m1 - m), at = m * a->y_step + offset + n;
+            t.c = F32(a->y) + at;
+            t.residual = a->residual ? F32(a->residual) + at : 0;
+            t.rows_step = rows * (word)sizeof(char *);
+            if (width % PANEL)
+                tile_run_ragged(&t, rows, count, width, 1);
+            else
+                tile_run_indirect(&t, rows, count);
+            t.rows += rows * taps;
+        }
+        if (activation > 1)
+            activate_block(F32(a->y) + m0 * a->y_step + offset + n, a->y_step, m1 - m0, width, activation, low, high);
+    }
+}
+
+KERNEL_BODY(conv) {
+    const word rows = a->batch * a->oh * a->ow;
+    const int by_rows = rows >= MANY_ROWS;
+    const word pieces = by_rows ? div_up(rows, PIECE_ROWS) : div_up(a->oc, PIECE_COLUMNS);
+    while (begin < end) {
+        const word first = begin % pieces, last = min_word(pieces, first + end - begin);
+        const Gather g = {a, (const char **)scratch, begin / pieces};
+        const word m0 = by_rows ? first * PIECE_ROWS : 0, m1 = by_rows ? min_word(rows, last * PIECE_ROWS) : rows;
+        const word n0 = by_rows ? 0 : first * PIECE_COLUMNS;
+        const word n1 = by_rows ? a->oc : min_word(a->oc, last * PIECE_COLUMNS);
+        for (word m = m0; m < m1; m += BLOCK_ROWS) {
+            const word stop = min_word(m1, m + BLOCK_ROWS);
+            gather(&g, m, stop);
+            conv_block(&g, m, stop, n0, n1);
+        }
+        begin += last - first;
+    }
+}

@@ -77,7 +77,6 @@ def batch_normalization_1(
     momentum: float = 0.9,
     spatial: int = 1,
     is_test: int = 0,
-    consumed_inputs: Sequence[int] | None = None,
     n_outputs: int = 1,
 ):
     """Training mode takes more than one output and `is_test` = 0."""
@@ -135,7 +134,6 @@ def instance_normalization(
     b: np.ndarray,
     *,
     epsilon: float = 1e-5,
-    consumed_inputs: Sequence[int] | None = None,
 ):
     normalized, _, _ = standardize(to_float32(x), tuple(range(2, x.ndim)), epsilon)
     return narrow(normalized * per_channel(to_float32(scale), x.ndim) + per_channel(to_float32(b), x.ndim), x.dtype)
@@ -256,7 +254,7 @@ def drop(x: np.ndarray, ratio: float, seed: int | None) -> tuple[np.ndarray, np.
 
 
 @op("Dropout")
-def dropout_1(data: np.ndarray, *, ratio: float = 0.5, is_test: int = 0, consumed_inputs: Sequence[int] | None = None):
+def dropout_1(data: np.ndarray, *, ratio: float = 0.5, is_test: int = 0):
     """The mask has the type of the data."""
     if is_test:
         return data, narrow(np.ones(data.shape, np.float32), data.dtype)

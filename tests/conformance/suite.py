@@ -1,0 +1,176 @@
+"""The standard's own cases for single operators: collecting them, keeping them, and checking results against them.
+
+`collect` needs `onnx`. What it returns can be kept with `pack` and read with `unpack` where there is neither `onnx` nor
+`ml_dtypes`: in a page, and in the process that shows that onnxlet leans on neither.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxlet.execution.executor import GraphExecutor, drive
+from onnxlet.graph.ir import STRING
+from onnxlet.model.dtypes import bits_of, dtype_of, element_type_of, is_extended, widen
+from onnxlet.model.loader import load_model
+
+COUNT = 1884
+"""How many cases the suite of onnx 1.23 has. Newer ones have more."""
+
+WITHOUT_VALUE = ("test_bernoulli",)
+"""Cases that draw random numbers: only types and shapes can be compared."""
+
+ROUNDED_AT_EACH_STEP = ("test_attention",)
+"""Cases whose expected values come from 16-bit arithmetic that rounds, in sums too, after each step. Ours rounds a
+Softmax once, and may differ by two steps of a 16-bit result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    model: bytes
+    sets: list[tuple[list[Any], list[Any]]]
+    """Inputs and expected outputs, in the model's order: arrays, lists (sequences) or `None`."""
+    rtol: float
+    atol: float
+
+
+Runner = Callable[[bytes, Sequence[Any]], Sequence[Any]]
+"""Runs a model on inputs in the model's order and returns its outputs."""
+
+
+def collect() -> list[Case]:
+    """All cases of `onnx.backend.test.case.node`, made in memory. Takes about ten seconds."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = collect_testcases(None)
+    return [
+        Case(
+            case.name,
+            case.model.SerializeToString(),
+            [([_plain(v) for v in inputs], [_plain(v) for v in outputs]) for inputs, outputs in case.data_sets],
+            case.rtol,
+            case.atol,
+        )
+        for case in found
+    ]
+
+
+def _plain(value: Any) -> Any:
+    import onnx
+    from onnx import numpy_helper
+
+    if isinstance(value, onnx.TensorProto):
+        value = numpy_helper.to_array(value)
+    elif isinstance(value, onnx.SequenceProto):
+        value = numpy_helper.to_list(value)
+    elif isinstance(value, onnx.OptionalProto):
+        value = numpy_helper.to_optional(value)
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    array = np.asarray(value)
+    return array.astype(STRING) if array.dtype.kind in "UST" else array
+
+
+def pack(cases: Sequence[Case]) -> bytes:
+    """The cases as bytes that hold nothing but Python's and NumPy's own types."""
+
+    def packed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [packed(v) for v in value]
+        if value is None or not is_extended(value.dtype):
+            return value
+        return (element_type_of(value.dtype), np.array(bits_of(value)))
+
+    return pickle.dumps([(c.name, c.model, packed([list(s) for s in c.sets]), c.rtol, c.atol) for c in cases])
+
+
+def unpack(data: bytes) -> list[Case]:
+    """The cases that `pack` wrote."""
+
+    def unpacked(value: Any) -> Any:
+        if isinstance(value, list):
+            return [unpacked(v) for v in value]
+        if isinstance(value, tuple):
+            return value[1].view(dtype_of(value[0]))
+        return value
+
+    return [
+        Case(name, model, [(s[0], s[1]) for s in unpacked(sets)], rtol, atol)
+        for name, model, sets, rtol, atol in pickle.loads(data)
+    ]
+
+
+def run_definitions(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Run a model as it is on the NumPy definitions alone."""
+    graph = load_model(model).graph
+    feeds: Mapping[str, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    return drive(GraphExecutor(graph, []).run(feeds))
+
+
+def check(case: Case, run: Runner) -> None:
+    """Run a case and compare. Raises AssertionError, or what the run raises."""
+    random = case.name.startswith(WITHOUT_VALUE)
+    steps = 2 if case.name.startswith(ROUNDED_AT_EACH_STEP) else 0
+    for inputs, expected in case.sets:
+        outputs = run(case.model, inputs)
+        assert len(outputs) == len(expected), f"{len(outputs)} outputs where {len(expected)} are expected"
+        for i, (want, got) in enumerate(zip(expected, outputs, strict=True)):
+            rtol = case.rtol if want is None or isinstance(want, list) else max(case.rtol, steps * step(want.dtype))
+            compare(want, got, rtol, case.atol, f"output {i}", values=not random)
+
+
+def failures(cases: Sequence[Case], run: Runner) -> list[str]:
+    """A line for each case that does not pass."""
+    lines = []
+    for case in cases:
+        try:
+            check(case, run)
+        except Exception as error:
+            lines.append(f"{case.name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    return lines
+
+
+def compare(want: Any, got: Any, rtol: float, atol: float, where: str, *, values: bool = True) -> None:
+    """Compare types, shapes and values; the absolute tolerance is at least 1e-5 of the largest expected value."""
+    if isinstance(want, list):
+        assert isinstance(got, list), f"{where}: {type(got).__name__} where a sequence is expected"
+        assert len(want) == len(got), f"{where}: a sequence of {len(got)}, not {len(want)}"
+        for i, (w, g) in enumerate(zip(want, got, strict=True)):
+            compare(w, g, rtol, atol, f"{where}[{i}]", values=values)
+        return
+    if want is None:
+        assert got is None, f"{where}: a value where none is expected"
+        return
+    assert isinstance(got, np.ndarray), f"{where}: {type(got).__name__} instead of an array"
+    assert got.dtype == want.dtype, f"{where}: {got.dtype} instead of {want.dtype}"
+    assert got.shape == want.shape, f"{where}: shape {got.shape} instead of {want.shape}"
+    if not values:
+        return
+    if want.dtype.kind in "Ob":
+        assert (got == want).all(), f"{where}: {got} instead of {want}"
+        return
+    want, got = widen(want), widen(got)
+    if want.dtype.kind in "iu":
+        np.testing.assert_array_equal(got, want, where)
+        return
+    wide = np.complex128 if want.dtype.kind == "c" else np.float64
+    want, got = want.astype(wide), got.astype(wide)
+    largest = np.abs(want[np.isfinite(want)]).max(initial=0)
+    np.testing.assert_allclose(got, want, rtol, max(atol, 1e-5 * largest), equal_nan=True, err_msg=where)
+
+
+def step(dtype: np.dtype) -> float:
+    """The largest relative distance between neighbours of a 16-bit float type; 0 for other types."""
+    if dtype == np.float16:
+        return 2.0**-10
+    return 2.0**-7 if dtype == dtype_of(16) else 0.0

@@ -1,0 +1,52 @@
+"""Every case of the standard's suite for single operators. There is no list of exceptions."""
+
+from __future__ import annotations
+
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import suite
+
+INITIALS = string.ascii_lowercase
+
+
+@pytest.fixture(scope="session")
+def cases() -> list[suite.Case]:
+    return suite.collect()
+
+
+def test_every_case_is_in_a_batch(cases):
+    assert len(cases) >= suite.COUNT
+    assert all(case.name.startswith("test_") and case.name[5] in INITIALS for case in cases)
+
+
+@pytest.mark.parametrize("initial", INITIALS)
+def test_definitions(cases, initial):
+    batch = [case for case in cases if case.name[5] == initial]
+    failed = suite.failures(batch, suite.run_definitions)
+    assert not failed, f"{len(failed)} of {len(batch)} cases fail:\n" + "\n".join(failed)
+
+
+ALONE = """
+import sys
+for name in ("onnx", "ml_dtypes", "google.protobuf"):
+    sys.modules[name] = None
+from tests.conformance import suite
+cases = suite.unpack(open(sys.argv[1], "rb").read())
+failed = suite.failures(cases, suite.run_definitions)
+print(f"{len(cases) - len(failed)} of {len(cases)} pass", *failed, sep="\\n")
+sys.exit(bool(failed))
+"""
+
+
+@pytest.mark.slow
+def test_definitions_lean_on_neither_onnx_nor_ml_dtypes(cases, tmp_path):
+    path = tmp_path / "cases"
+    path.write_bytes(suite.pack(cases))
+    here = Path(__file__).resolve().parents[2]
+    run = subprocess.run([sys.executable, "-c", ALONE, path], cwd=here, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,9 +1,9 @@
 """How each operator becomes kernel calls, by family."""
 
-from . import elementwise, gemm, movement
+from . import conv, elementwise, gemm, index, movement, normalize, pool
 from .registry import Refused, find, lower, lowered_operators
 
-FAMILIES = (elementwise, gemm, movement)
+FAMILIES = (conv, elementwise, gemm, index, movement, normalize, pool)
 """The modules whose import registers the operators."""
 
 __all__ = ["FAMILIES", "Refused", "find", "lower", "lowered_operators"]

@@ -129,6 +129,29 @@ def _negate_integers(step: Step) -> Emit:
     return emit
 
 
+@lower("Cast", "CastLike")
+def cast(step: Step) -> Emit:
+    source = dtype_of(step, 0)
+    output = step.outputs[0]
+    assert output is not None
+    target = output.dtype
+    if source not in TYPE_CODES or target not in TYPE_CODES:
+        raise Refused(f"Cast from {source} to {target} has no kernel")
+    if "uint64" in (source.name, target.name):
+        raise Refused("Cast of uint64 has no kernel")
+    count = size_of(output.dims)
+
+    def emit(c: Compiler) -> None:
+        layout = kept_layout(c, 0)
+        if source == target:
+            c.share(c.input(0, layout), 0, layout)
+            return
+        x, y = c.input(0, layout), c.output(0, layout)
+        c.emit("cast", units=count, grain=GRAIN, **{"from": TYPE_CODES[source], "to": TYPE_CODES[target]}, x=x, y=y)
+
+    return emit
+
+
 @lower("Not")
 def logical_not(step: Step) -> Emit:
     need_types(step, (BOOL,))
@@ -213,6 +236,11 @@ def binary_step(c: Compiler, function: str, activation: Activation = NO_ACTIVATI
     if len(whole) == 2:
         shape, a_strides, b_strides = [size_of(target)], [1], [1]
     _binary_call(c, function, dtype_of(c.step, 0), a, a_strides, b, b_strides, y, shape, activation)
+
+
+def add_call(c: Compiler, a: Place, b: Place, y: Place, count: int, activation: Activation = NO_ACTIVATION) -> None:
+    """y = activation(a + b), float32, all contiguous; y may be one of them."""
+    _binary_call(c, "Add", F32, a, [1], b, [1], y, [count], activation)
 
 
 def _binary(step: Step, function: str, allowed: Sequence[np.dtype]) -> Emit:

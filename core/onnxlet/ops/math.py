@@ -259,7 +259,7 @@ def erf(x):
     Rational approximations of W. J. Cody, "Rational Chebyshev approximations for the error function", Mathematics of
     Computation 23 (1969): of erf up to 0.46875, of erfc beyond, one up to 4 and another above.
     """
-    wide = x.astype(np.float64)
+    wide = np.ravel(x).astype(np.float64)
     size = np.abs(wide)
     result = np.sign(wide)  # of NaN and beyond 6, where erf is 1 to the last bit
     near = size <= 0.46875
@@ -274,7 +274,7 @@ def erf(x):
     square = 1 / (z * z)
     tail = (_INVERSE_SQRT_PI - square * np.polyval(_FAR[0], square) / np.polyval(_FAR[1], square)) / z
     result[far] *= 1 - np.exp(-z * z) * tail
-    return result.astype(x.dtype)
+    return result.astype(x.dtype).reshape(x.shape)
 
 
 _INVERSE_SQRT_PI = 0.5641895835477562869

@@ -33,7 +33,12 @@ def counted(wheel: Path) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build onnxlet's wheels.")
     parser.add_argument("--all", action="store_true", help="cross-build for the other platforms too")
+    parser.add_argument("--pyodide", action="store_true", help="build with `pyodide build` instead")
     options = parser.parse_args()
+    if options.pyodide:
+        wheel = packaging.build_with_pyodide()
+        say(f"{wheel}  [{', '.join(packaging.kernels_in(wheel))}]")
+        return 0
     venv.create()
     venv.install(venv.requirements(["build"]), "Installing packages from PyPI (about 130 MB, most of it the compiler)")
     built = [("pure", ""), ("native", "")]

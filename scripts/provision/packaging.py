@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from . import downloads, pyodide, pyodide_build, venv
 from .console import SetupError, megabytes, run, say, step
 from .paths import BUILD, REPOSITORY, WHEELS, tree_hash
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
 
 SOURCES = [
     *(REPOSITORY / folder for folder in ("core", "wasm", "webgpu")),
@@ -26,18 +35,29 @@ def build_kernels() -> None:
 def build_wheel(kind: str = "pure") -> Path:
     """Build a wheel (`ONNXLET_WHEEL`: `pure`, `native` or a target), unless the last one is of the same sources."""
     folder = WHEELS / kind
-    stamp, key = folder / "sources", tree_hash(SOURCES)
-    found = list(folder.glob("*.whl"))
-    if len(found) == 1 and stamp.exists() and stamp.read_text() == key:
-        return found[0]
-    shutil.rmtree(folder, ignore_errors=True)
-    with step(f"Building the wheel ({kind})"):
-        command = [venv.python(), "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
-        run(command, cwd=REPOSITORY, env={**ZIG_CACHE, "ONNXLET_WHEEL": kind})
-    (wheel,) = folder.glob("*.whl")
-    stamp.write_text(key)
+    with exclusive(WHEELS / f"{kind}.lock"):
+        stamp, key = folder / "sources", tree_hash(SOURCES)
+        found = list(folder.glob("*.whl"))
+        if len(found) == 1 and stamp.exists() and stamp.read_text() == key:
+            return found[0]
+        shutil.rmtree(folder, ignore_errors=True)
+        with step(f"Building the wheel ({kind})"):
+            command = [venv.python(), "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
+            run(command, cwd=REPOSITORY, env={**ZIG_CACHE, "ONNXLET_WHEEL": kind})
+        (wheel,) = folder.glob("*.whl")
+        stamp.write_text(key)
     say(f"    {wheel.name}: {megabytes(wheel.stat().st_size)}")
     return wheel
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Let one process at a time through: tests run in several. (Windows has no `flock`: there, one process it is.)"""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def build_bytecode(wheel: Path, version: str = pyodide.PINNED) -> Path:
@@ -68,6 +88,29 @@ def build_bytecode(wheel: Path, version: str = pyodide.PINNED) -> Path:
     stamp.write_text(key)
     say(f"    {result.name}: {megabytes(result.stat().st_size)}")
     return result
+
+
+def build_with_pyodide() -> Path:
+    """The wheel that `pyodide build` makes of the checkout.
+
+    Raises `SetupError` that names Pyodide's cross-build environment where that can't be downloaded.
+    """
+    folder = WHEELS / "pyodide-build"
+    program = pyodide_build.command()
+    shutil.rmtree(folder, ignore_errors=True)
+    env = {**ZIG_CACHE, "PATH": f"{program.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    try:
+        with step("Building with pyodide build"):
+            run([program, "build", REPOSITORY, "--outdir", folder], cwd=REPOSITORY, env=env)
+    except SetupError as error:
+        if re.search(r"pyodide-cross-build-environments|Failed to resolve|ConnectionError|ProxyError", str(error)):
+            raise SetupError(
+                "pyodide build downloads Pyodide's cross-build environment from pyodide.github.io, which can't be "
+                "reached from here. The pure wheel needs none of it: python3 scripts/wheel.py"
+            ) from None
+        raise
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def kernels_in(wheel: Path) -> list[str]:

@@ -1,0 +1,108 @@
+"""pyodide-build's part in the build: bytecode, the audit, the recipe's schema, and `pyodide build` itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from provision import packaging, pyodide, pyodide_build, venv
+from provision.console import SetupError
+from tests.conftest import REPOSITORY, missing
+
+RECIPE = REPOSITORY / "wasm" / "recipe" / "meta.yaml"
+
+
+@pytest.fixture(scope="module")
+def command() -> Path:
+    try:
+        return pyodide_build.command()
+    except SetupError as error:
+        missing(f"pyodide-build ({error})")
+
+
+def call(command: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"  # it calls other commands of its environment
+    words = [str(command), *map(str, arguments)]
+    return subprocess.run(words, env={**os.environ, "PATH": path}, capture_output=True, text=True)
+
+
+def test_audit_finds_nothing_to_link(command: Path, tmp_path: Path) -> None:
+    wheel = packaging.build_wheel("pure")
+    refused = call(command, "auditwheel", "show", wheel)
+    assert refused.returncode != 0
+    assert "is not an emscripten wheel" in refused.stderr, "a pure wheel fits every Pyodide"
+    tagged = tmp_path / "onnxlet-0.1.0-cp314-cp314-pyemscripten_2026_0_wasm32.whl"
+    shutil.copy(wheel, tagged)
+    shown = call(command, "auditwheel", "show", tagged)
+    assert shown.returncode == 0, shown.stderr
+    assert ".so" not in shown.stdout
+    assert ".wasm" not in shown.stdout
+
+
+@pytest.mark.parametrize("name", ["kernels.wasm", "kernels-plain.wasm"])
+def test_audit_of_the_kernels(command: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(zipfile.ZipFile(packaging.build_wheel("pure")).read(f"onnxlet_wasm/lib/{name}"))
+    imports = call(command, "auditwheel", "imports", path)
+    assert imports.returncode == 0, imports.stderr
+    assert [line.split() for line in imports.stdout.splitlines()[1:]] == [["env", "MEMORY", "memory"]]
+    exports = {line.split()[-1] for line in call(command, "auditwheel", "exports", path).stdout.splitlines()[1:]}
+    assert {"run", "kernel_count", "kernel_description", "__stack_pointer"} <= exports
+
+
+def test_recipe_fits_the_schema(command: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+from pyodide_build.recipe.spec import MetaConfig
+recipe = MetaConfig.from_yaml(Path(sys.argv[1]))
+print(recipe.package.name, recipe.package.version, Path(recipe.source.path).resolve(), *recipe.requirements.run)
+"""
+    python = command.with_name(venv.python().name)
+    done = subprocess.run([python, "-c", script, str(RECIPE)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert done.stdout.split() == ["onnxlet", version, str(REPOSITORY), "numpy"]
+
+
+def test_py_compile_makes_bytecode(command: Path, tmp_path: Path) -> None:
+    wheel = packaging.build_wheel("pure")
+    shutil.copy(wheel, tmp_path)
+    done = call(command, "py-compile", tmp_path / wheel.name)
+    assert done.returncode == 0, done.stderr
+    (compiled,) = tmp_path.glob("*.whl")
+    check_bytecode(compiled, wheel)
+
+
+def test_bytecode_for_the_pinned_pyodide() -> None:
+    wheel = packaging.build_wheel("pure")
+    compiled = packaging.build_bytecode(wheel)
+    tag = pyodide.RELEASES[pyodide.PINNED].python
+    assert compiled.name == f"onnxlet-0.1.0-{tag}-none-any.whl"
+    check_bytecode(compiled, wheel)
+
+
+def check_bytecode(compiled: Path, wheel: Path) -> None:
+    """The same files, modules as bytecode, and kernels untouched."""
+    before, after = zipfile.ZipFile(wheel), zipfile.ZipFile(compiled)
+    expected = {name + "c" if name.endswith(".py") else name for name in before.namelist()}
+    assert set(after.namelist()) == expected
+    for name in packaging.kernels_in(wheel):
+        assert after.read(name) == before.read(name)
+
+
+def test_pyodide_build_in_a_closed_network_says_what_it_lacks(
+    command: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # A proxy that refuses every connection, and no environment downloaded earlier.
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(SetupError, match=r"cross-build environment from pyodide\.github\.io.*can't be reached"):
+        packaging.build_with_pyodide()

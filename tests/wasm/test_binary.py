@@ -11,12 +11,6 @@ from onnxlet_wasm.engine import Engine, f32
 
 from .workbench import Workbench
 
-CODES = {
-    name: code
-    for code, name in enumerate(
-        "add sub mul div pow min max mod fmod prelu equal less less_equal greater greater_equal and or xor".split()
-    )
-}
 TYPES = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "bool": 9, "float64": 11}
 FUNCTIONS = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power, "min": np.minimum,
@@ -24,6 +18,7 @@ FUNCTIONS = {
     "equal": np.equal, "less": np.less, "less_equal": np.less_equal, "greater": np.greater,
     "greater_equal": np.greater_equal, "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor,
 }  # fmt: skip
+CODES = {name: code for code, name in enumerate(FUNCTIONS)}
 SHAPES = [
     ((), ()),
     ((0,), (1,)),
@@ -52,10 +47,21 @@ def binary(bench: Workbench, name: str, a: np.ndarray, b: np.ndarray, activation
     shape = np.broadcast_shapes(a.shape, b.shape)
     y = bench.out(shape, a.dtype if CODES[name] < CODES["equal"] else np.bool_)
     bench.call(
-        "binary", units=int(np.prod(shape)), op=CODES[name], type=TYPES[a.dtype.name], a=bench.put(a), b=bench.put(b),
-        y=y, rank=len(shape), shape=bench.put(np.array(shape, np.int64)), a_strides=bench.put(strides(a.shape, shape)),
-        b_strides=bench.put(strides(b.shape, shape)), activation=activation, low=f32(low), high=f32(high),
-    )  # fmt: skip
+        "binary",
+        units=int(np.prod(shape)),
+        op=CODES[name],
+        type=TYPES[a.dtype.name],
+        a=bench.put(a),
+        b=bench.put(b),
+        y=y,
+        rank=len(shape),
+        shape=bench.put(np.array(shape, np.int64)),
+        a_strides=bench.put(strides(a.shape, shape)),
+        b_strides=bench.put(strides(b.shape, shape)),
+        activation=activation,
+        low=f32(low),
+        high=f32(high),
+    )
     return bench.get(y)
 
 
@@ -77,10 +83,33 @@ def test_broadcasting(bench: Workbench, first, second, dtype: str) -> None:
 @pytest.mark.parametrize("name", [n for n in CODES if n not in ("mod", "fmod", "and", "or", "xor")])
 def test_float32_functions_at_all_pairs_of_corners(bench: Workbench, name: str) -> None:
     corners = np.array(
-        [0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, 1e-38, 3e38, -3e38, 2, -2, 0.5, 3, -3, 1.5, -2.5, 16777215,
-         16777216, 33554432, 255, 100],
+        [
+            0.0,
+            -0.0,
+            1,
+            -1,
+            np.inf,
+            -np.inf,
+            np.nan,
+            1e-45,
+            1e-38,
+            3e38,
+            -3e38,
+            2,
+            -2,
+            0.5,
+            3,
+            -3,
+            1.5,
+            -2.5,
+            16777215,
+            16777216,
+            33554432,
+            255,
+            100,
+        ],
         np.float32,
-    )  # fmt: skip
+    )
     a, b = corners[:, None], corners[None, :]
     with np.errstate(all="ignore"):
         wanted = FUNCTIONS[name](a.astype(np.float64), b.astype(np.float64))
@@ -154,10 +183,21 @@ def test_operands_with_other_strides(bench: Workbench) -> None:
     b = np.arange(35, dtype=np.float32).reshape(7, 5)
     y = bench.out((5, 7))
     bench.call(
-        "binary", units=35, op=CODES["add"], type=1, a=bench.put(a), b=bench.put(b), y=y, rank=2,
-        shape=bench.put(np.array([5, 7])), a_strides=bench.put(np.array([7, 1])), b_strides=bench.put(np.array([1, 5])),
-        activation=0, low=0, high=0,
-    )  # fmt: skip
+        "binary",
+        units=35,
+        op=CODES["add"],
+        type=1,
+        a=bench.put(a),
+        b=bench.put(b),
+        y=y,
+        rank=2,
+        shape=bench.put(np.array([5, 7])),
+        a_strides=bench.put(np.array([7, 1])),
+        b_strides=bench.put(np.array([1, 5])),
+        activation=0,
+        low=0,
+        high=0,
+    )
     np.testing.assert_array_equal(bench.get(y), a + b.T)
 
 
@@ -165,10 +205,21 @@ def test_y_may_be_an_operand(bench: Workbench, engine: Engine) -> None:
     a, b = np.arange(20, dtype=np.float32).reshape(4, 5), np.arange(5, dtype=np.float32)
     address = bench.put(a)
     engine.call(
-        "binary", units=20, op=CODES["mul"], type=1, a=address, b=bench.put(b), y=address, rank=2,
-        shape=bench.put(np.array([4, 5])), a_strides=bench.put(np.array([5, 1])), b_strides=bench.put(np.array([0, 1])),
-        activation=0, low=0, high=0,
-    )  # fmt: skip
+        "binary",
+        units=20,
+        op=CODES["mul"],
+        type=1,
+        a=address,
+        b=bench.put(b),
+        y=address,
+        rank=2,
+        shape=bench.put(np.array([4, 5])),
+        a_strides=bench.put(np.array([5, 1])),
+        b_strides=bench.put(np.array([0, 1])),
+        activation=0,
+        low=0,
+        high=0,
+    )
     np.testing.assert_array_equal(engine.read(address, np.float32, a.shape), a * b)
 
 
@@ -192,9 +243,17 @@ def test_where(bench: Workbench, mask, first, second, dtype: str) -> None:
     shape = np.broadcast_shapes(mask, first, second)
     y = bench.out(shape, dtype)
     bench.call(
-        "where", units=int(np.prod(shape)), size=np.dtype(dtype).itemsize, condition=bench.put(condition),
-        a=bench.put(a), b=bench.put(b), y=y, rank=len(shape), shape=bench.put(np.array(shape, np.int64)),
-        condition_strides=bench.put(strides(mask, shape)), a_strides=bench.put(strides(first, shape)),
+        "where",
+        units=int(np.prod(shape)),
+        size=np.dtype(dtype).itemsize,
+        condition=bench.put(condition),
+        a=bench.put(a),
+        b=bench.put(b),
+        y=y,
+        rank=len(shape),
+        shape=bench.put(np.array(shape, np.int64)),
+        condition_strides=bench.put(strides(mask, shape)),
+        a_strides=bench.put(strides(first, shape)),
         b_strides=bench.put(strides(second, shape)),
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(bench.get(y), np.where(condition, a, b))

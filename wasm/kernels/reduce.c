@@ -4,7 +4,8 @@
 // others are moved there first. `type` (types.h) is float32 for all of `op`; float64, int32 and int64 have sum, max,
 // min and prod, float64 also mean. Integers wrap around. An empty axis gives the operation's neutral element.
 //
-// Float32 sums are accurate for long axes: short blocks are added up first, then the blocks.
+// Float32 sums are accurate for long axes: short blocks are added up first, then the blocks in
+// float64.
 #include "rows.h"
 #include "types.h"
 
@@ -27,16 +28,13 @@ INLINE vf finish(int op, vf total, word n, vf shift) {
     case MEAN: return total / (float)n;
     case L2: return vsqrt(total);
     case LOG_SUM: return vlog(total);
-    case LOG_SUM_EXP: return vlog(total) + shift;
+    case LOG_SUM_EXP: return vselect(vabs(shift) == INFINITY_F32, shift, vlog(total) + shift);
     default: return total;
     }
 }
 
 INLINE vf fold(int op, vf x, vf y) { return op == MAX ? vmax(x, y) : op == MIN ? vmin(x, y) : x * y; }
 INLINE float neutral(int op) { return op == MAX ? -INFINITY_F32 : op == MIN ? INFINITY_F32 : 1.0f; }
-// exp(x - shift) needs a finite shift; without one the plain exponentials are right: 0, infinity or NaN.
-INLINE vf finite_or_zero(vf x) { return vselect(vabs(x) < INFINITY_F32, x, vsplat(0.0f)); }
-
 INLINE float fold_row(int op, const float *x, word n) {
     vf first = vsplat(neutral(op)), second = first;
     word i = 0;
@@ -52,7 +50,7 @@ INLINE float fold_row(int op, const float *x, word n) {
 }
 
 INLINE float sum_row(int op, const float *x, word n) {
-    vf shift = op == LOG_SUM_EXP ? finite_or_zero(vsplat(fold_row(MAX, x, n))) : vsplat(0.0f);
+    vf shift = op == LOG_SUM_EXP ? vsplat(fold_row(MAX, x, n)) : vsplat(0.0f);
     double total = 0;
     SUM_ROW(total, x, n, term(op, v, shift))
     if (op == MEAN) return (float)(total / (double)n);
@@ -68,15 +66,15 @@ INLINE vf fold_columns(int op, const float *x, word n, word stride, word count) 
 }
 
 INLINE vf sum_columns(int op, const float *x, word n, word stride, word count) {
-    vf shift = op == LOG_SUM_EXP ? finite_or_zero(fold_columns(MAX, x, n, stride, count)) : vsplat(0.0f);
-    vf total = vsplat(0.0f);
+    vf shift = op == LOG_SUM_EXP ? fold_columns(MAX, x, n, stride, count) : vsplat(0.0f);
+    vd total = (vd)0.0;
     for (word at = 0; at < n; at += COLUMN_BLOCK) {
         vf block = vsplat(0.0f);
         for (word i = at; i < min_word(n, at + COLUMN_BLOCK); i++)
             block += term(op, vload_count(x + i * stride, count), shift);
-        total += block;
+        total += __builtin_convertvector(block, vd);
     }
-    return finish(op, total, n, shift);
+    return finish(op, __builtin_convertvector(total, vf), n, shift);
 }
 
 #define FOLD_OR_SUM(op, shape, ...) \

@@ -1,0 +1,342 @@
+"""One GPU device: its limits, pipelines, buffers, and the submission of recorded work.
+
+Written against wgpu's Python API. On a desktop that is the `wgpu` package, whose calls block; in a browser it is
+`browser_wgpu`, whose calls return promises. What may have to wait is a coroutine here; on a desktop such a coroutine
+never suspends, and `finish` runs it to its end.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxlet.errors import LimitError, ProviderError
+from onnxlet.model.tensors import Tensor
+
+from .lowering import Target
+
+IN_BROWSER = sys.platform == "emscripten"
+
+INSTALL = (
+    "install a Vulkan driver: the one of the graphics card's maker, or Mesa's software driver "
+    "(Debian, Ubuntu: apt install mesa-vulkan-drivers)"
+)
+
+LIMITS = {
+    "max_binding_bytes": "max-storage-buffer-binding-size",
+    "max_buffer_bytes": "max-buffer-size",
+    "max_bindings": "max-storage-buffers-per-shader-stage",
+    "max_groups": "max-compute-workgroups-per-dimension",
+    "max_invocations": "max-compute-invocations-per-workgroup",
+    "max_shared_bytes": "max-compute-workgroup-storage-size",
+}
+"""Fields of `Target` and the limits, in wgpu's spelling, that they are read from."""
+
+
+def wgpu_module() -> Any:
+    """wgpu's API: the `wgpu` package, or the part of it that this package brings for browsers."""
+    if IN_BROWSER:
+        from . import browser_wgpu
+
+        return browser_wgpu
+    import wgpu
+
+    return wgpu
+
+
+def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that never suspends (every one of this module, on a desktop)."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    coroutine.close()
+    raise ProviderError("this host can't block on the GPU here: use `await`")
+
+
+@dataclass(slots=True, eq=False)
+class Pipeline:
+    """A compiled shader. In a browser it is being compiled while `pending` is set."""
+
+    text: str
+    layout: Any
+    handle: Any = None
+    pending: Any = None
+
+
+@dataclass(slots=True)
+class Dispatch:
+    pipeline: Pipeline
+    bind_group: Any
+    groups: tuple[int, int, int]
+
+
+@dataclass(slots=True, eq=False)
+class Recording:
+    """Dispatches and, after them, copies ``(source, destination, offset there, bytes)``.
+
+    In a browser the first submission keeps it in JavaScript, and later ones are one call.
+    """
+
+    dispatches: list[Dispatch]
+    copies: list[tuple[Any, Any, int, int]]
+    kept: Any = None
+
+
+class Device:
+    """A GPU device and what it has cached. One per session."""
+
+    def __init__(self, module: Any, adapter: Any, handle: Any, forced: Mapping[str, Any]):
+        self.handle = handle
+        self.adapter_info = dict(adapter.info)
+        self.lost: str | None = None
+        usage = module.BufferUsage
+        self.storage = int(usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
+        self.staging = int(usage.MAP_READ | usage.COPY_DST)
+        self._compute = int(module.ShaderStage.COMPUTE)
+        self.target = _target(adapter, handle, forced)
+        self._pipelines: dict[str, Pipeline] = {}
+        self._layouts: dict[int, tuple[Any, Any]] = {}
+        if IN_BROWSER:
+            handle.lost_async().then(self._note_loss)
+
+    def _note_loss(self, info: Any) -> None:
+        self.lost = info.message or info.reason
+
+    @property
+    def description(self) -> str:
+        info = self.adapter_info
+        parts = [info.get(key) for key in ("vendor", "architecture", "device", "description")]
+        return " ".join(dict.fromkeys(p for p in parts if p)) or "unnamed adapter"
+
+    def check(self) -> None:
+        """Raise `ProviderError` if the device is lost."""
+        if self.lost is not None:
+            raise ProviderError(
+                f"the GPU device ({self.description}) was lost: {self.lost}. Close this session and create it again, "
+                "or create it with CPUExecutionProvider"
+            )
+
+    # Buffers
+
+    def buffer(self, nbytes: int, usage: int) -> Any:
+        """A new buffer. Raises `LimitError` where the device has no room for it."""
+        self.check()
+        try:
+            return self.handle.create_buffer(size=nbytes, usage=usage)
+        except Exception as error:
+            raise LimitError(f"the GPU ({self.description}) has no room for {nbytes:,} bytes: {error}") from error
+
+    def write(self, buffer: Any, array: np.ndarray) -> None:
+        """Copy a contiguous array whose size is a multiple of four bytes to the start of a buffer."""
+        self.handle.queue.write_buffer(buffer, 0, memoryview(array.reshape(-1)).cast("B") if array.size else b"")
+
+    def write_tensor(self, buffer: Any, tensor: Tensor) -> None:
+        """Copy a constant to a buffer, from JavaScript's memory where its bytes lie there."""
+        location = tensor.location
+        source = getattr(location[0], "js", None) if location is not None else None
+        if source is not None and location is not None:
+            self.handle.queue.write_buffer(buffer, 0, source, location[1], tensor.nbytes)
+        else:
+            self.write(buffer, np.ascontiguousarray(tensor.numpy()))
+
+    # Shaders
+
+    def pipeline(self, text: str, bindings: int) -> Pipeline:
+        """The pipeline of a shader with `bindings` storage buffers, the last of which it writes. Cached by text."""
+        found = self._pipelines.get(text)
+        if found is not None:
+            return found
+        self.check()
+        bind_layout, pipeline_layout = self._layout(bindings)
+        made = Pipeline(text, bind_layout)
+        try:
+            module = self.handle.create_shader_module(code=text)
+            stage = {"module": module, "entry_point": "main"}
+            if IN_BROWSER:
+                made.pending = self.handle.create_compute_pipeline_async(layout=pipeline_layout, compute=stage)
+            else:
+                made.handle = self.handle.create_compute_pipeline(layout=pipeline_layout, compute=stage)
+        except Exception as error:
+            raise _shader_error(text, error) from error
+        self._pipelines[text] = made
+        return made
+
+    async def ready(self, pipelines: Iterable[Pipeline]) -> None:
+        """Wait until pipelines are compiled. Raises `ProviderError` with the shader's line where one is not valid."""
+        for pipeline in pipelines:
+            if pipeline.pending is None:
+                continue
+            try:
+                pipeline.handle = await pipeline.pending
+            except Exception as error:
+                self._pipelines.pop(pipeline.text, None)
+                self.check()
+                raise _shader_error(pipeline.text, error) from error
+            pipeline.pending = None
+
+    def _layout(self, bindings: int) -> tuple[Any, Any]:
+        if bindings not in self._layouts:
+            entries = [
+                {
+                    "binding": i,
+                    "visibility": self._compute,
+                    "buffer": {"type": "storage" if i == bindings - 1 else "read-only-storage"},
+                }
+                for i in range(bindings)
+            ]
+            bind = self.handle.create_bind_group_layout(entries=entries)
+            self._layouts[bindings] = bind, self.handle.create_pipeline_layout(bind_group_layouts=[bind])
+        return self._layouts[bindings]
+
+    def bind_group(self, pipeline: Pipeline, parts: Sequence[tuple[Any, int]]) -> Any:
+        """Bind ``(buffer, bytes)`` pairs to a shader's bindings, in order."""
+        entries = [
+            {"binding": i, "resource": {"buffer": buffer, "offset": 0, "size": nbytes}}
+            for i, (buffer, nbytes) in enumerate(parts)
+        ]
+        return self.handle.create_bind_group(layout=pipeline.layout, entries=entries)
+
+    # Work
+
+    def submit(self, recording: Recording) -> None:
+        """Encode and submit a recording."""
+        self.check()
+        commands = recording.kept
+        if commands is None:
+            encoder = self.handle.create_command_encoder()
+            compute = encoder.begin_compute_pass()
+            for d in recording.dispatches:
+                compute.set_pipeline(d.pipeline.handle)
+                compute.set_bind_group(0, d.bind_group)
+                compute.dispatch_workgroups(*d.groups)
+            compute.end()
+            for source, destination, offset, nbytes in recording.copies:
+                encoder.copy_buffer_to_buffer(source, 0, destination, offset, nbytes)
+            if IN_BROWSER:
+                commands = recording.kept = encoder.finish(reusable=True)
+            else:
+                commands = encoder.finish()
+        self.handle.queue.submit([commands])
+
+    async def run(self, recording: Recording, staging: Any, nbytes: int) -> memoryview | None:
+        """Submit a recording and wait for the first `nbytes` of the staging buffer that it copies to.
+
+        Raises `ProviderError` where the device refuses the work or is lost.
+        """
+        if staging is None:
+            self.submit(recording)
+            return None
+        try:
+            if IN_BROWSER:
+                self.handle.push_error_scope("out-of-memory")
+                self.handle.push_error_scope("validation")
+                self.submit(recording)
+                scopes = [self.handle.pop_error_scope_async(), self.handle.pop_error_scope_async()]
+                mapped = staging.map_async("READ", 0, nbytes)
+                for scope in scopes:
+                    error = await scope
+                    if error is not None:
+                        raise error
+                await mapped
+            else:
+                self.submit(recording)
+                staging.map_sync("READ", 0, nbytes)
+            data = staging.read_mapped(0, nbytes)
+            staging.unmap()
+        except ProviderError:
+            raise
+        except Exception as error:
+            self.check()
+            raise ProviderError(f"the GPU ({self.description}) refused the work: {error}") from error
+        return data
+
+    def close(self) -> None:
+        self._pipelines.clear()
+        self._layouts.clear()
+        self.handle.destroy()
+        self.lost = self.lost or "it was closed"
+
+
+def _shader_error(text: str, error: Exception) -> ProviderError:
+    title = text.split("\n", 1)[0].removeprefix("// ")
+    return ProviderError(f"the shader of {title} was refused by the GPU's compiler: {error}")
+
+
+def _target(adapter: Any, handle: Any, forced: Mapping[str, Any]) -> Target:
+    """What lowering may use: the device's limits, or lower ones where the caller forces them."""
+    limits: dict[str, Any] = {}
+    for name, key in LIMITS.items():
+        value = int(handle.limits[key])
+        limits[name] = min(value, int(forced.get(name, value)))
+    limits["max_binding_bytes"] = limits["max_binding_bytes"] // 4 * 4
+    software = bool(forced.get("software", is_software(dict(adapter.info))))
+    return Target(software=software, **limits)
+
+
+def is_software(info: Mapping[str, Any]) -> bool:
+    """Whether an adapter is a CPU that poses as a GPU."""
+    words = f"{info.get('architecture')} {info.get('device')} {info.get('description')}".lower()
+    return (
+        info.get("adapter_type") == "CPU"
+        or bool(info.get("is_fallback_adapter"))
+        or any(name in words for name in ("swiftshader", "llvmpipe", "lavapipe"))
+    )
+
+
+async def request_device(options: Mapping[str, Any]) -> Device:
+    """A device on the adapter that suits the options.
+
+    Options: `power_preference` ("high-performance" or "low-power"), `adapter` (a part of the adapter's name, on a
+    desktop), `software` (which kind of kernels to use) and the fields of `Target`, to use less than the device has.
+    Raises `ProviderError` where there is no adapter.
+    """
+    module = wgpu_module()
+    preference = options.get("power_preference", "high-performance")
+    try:
+        if IN_BROWSER:
+            adapter = await module.gpu.request_adapter_async(power_preference=preference)
+        else:
+            adapter = _desktop_adapter(module, preference, options.get("adapter"))
+    except ProviderError:
+        raise
+    except Exception as error:
+        raise ProviderError(no_adapter(error)) from error
+    if adapter is None:
+        raise ProviderError(no_adapter())
+    limits = {key: adapter.limits[key] for key in LIMITS.values() if key in adapter.limits}
+    if IN_BROWSER:
+        limits |= {
+            key: adapter.limits[key]
+            for key in (f"max-compute-workgroup-size-{axis}" for axis in "xyz")
+            if key in adapter.limits
+        }
+        handle = await adapter.request_device_async(required_limits=limits)
+    else:
+        handle = adapter.request_device_sync(required_limits=limits)
+    return Device(module, adapter, handle, options)
+
+
+def _desktop_adapter(module: Any, preference: str, name: str | None) -> Any:
+    if name is None:
+        return module.gpu.request_adapter_sync(power_preference=preference)
+    adapters = module.gpu.enumerate_adapters_sync()
+    for adapter in adapters:
+        if name.lower() in " ".join(str(v) for v in dict(adapter.info).values()).lower():
+            return adapter
+    have = ", ".join(repr(a.info["device"]) for a in adapters) or "none"
+    raise ProviderError(f"no GPU adapter is called {name!r}. There are: {have}")
+
+
+def no_adapter(error: Exception | None = None) -> str:
+    """Why there is no adapter and what to do."""
+    if IN_BROWSER:
+        return (
+            "this browser has WebGPU but gives no adapter: its GPU or driver is not supported, or WebGPU is switched "
+            "off for it (Chromium on Linux: --enable-unsafe-webgpu)"
+        )
+    return f"no GPU adapter was found{f' ({error})' if error else ''}: {INSTALL}"

@@ -1,0 +1,219 @@
+"""A segment compiled for the GPU: kernels, pipelines, buffers, and the recording that a run replays."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxlet.errors import NodeError
+from onnxlet.graph.ir import TensorType
+from onnxlet.providers.base import Segment
+
+from .device import IN_BROWSER, Device, Dispatch, Pipeline, Recording, finish
+from .fusion import fuse
+from .kernel import Binding, Kernel
+from .lowering import Derived, lower
+from .memory import Arena, GpuValue, Pool, Weights, stored
+from .operators.movement import narrow_indices
+
+ALIGNMENT = 16
+"""Outputs start at multiples of this many bytes in the staging buffer."""
+
+
+class GpuExecutable:
+    """Runs a segment: writes the inputs, replays the recording, reads all outputs back at once."""
+
+    def __init__(self, segment: Segment, device: Device, pool: Pool, arena: Arena, weights: Weights):
+        self.device, self.pool, self.arena, self.weights = device, pool, arena, weights
+        self.outputs = segment.outputs
+        self.inputs = segment.inputs
+        self.types = {name: segment.types[name] for name in (*segment.inputs, *segment.outputs)}
+        self.aliases: dict[str, str] = {}
+        derived: dict[str, Derived] = {}
+        kernels: list[Kernel] = []
+        self.index_limits: dict[str, int] = {}
+        for step in segment.steps:
+            lowered = lower(step, device.target, self.aliases, derived)
+            kernels += lowered.kernels
+            for name, limit in lowered.index_limits:
+                self.index_limits[name] = min(limit, self.index_limits.get(name, limit))
+        self.roots = {name: self.aliases.get(name, name) for name in segment.outputs}
+        self.kernels = fuse(kernels, set(self.roots.values()), device.target.max_bindings)
+        self.bindings: list[list[Binding]] = []
+        self.pipelines: list[Pipeline] = []
+        for kernel in self.kernels:
+            text, bindings = kernel.assemble()
+            self.bindings.append(bindings)
+            self.pipelines.append(device.pipeline(text, len(bindings)))
+        self.resident = [name for name in segment.outputs if name in segment.resident]
+        self.used_inputs = self._used_inputs()
+        self.buffers: dict[str, Any] = {}
+        self.weight_keys: list[tuple[Any, ...]] = []
+        self.owned: list[Any] = []
+        self.input_buffers: dict[str, Any] = {}
+        self._place_constants(segment, derived)
+        self._place_intermediates()
+        self.offsets, self.staging_bytes = self._staging_layout()
+        self.idle_staging: list[Any] = []
+        self.recordings: dict[tuple[int, ...], Recording] = {}
+        self.closed = False
+
+    # What compile time fixes
+
+    def _used_inputs(self) -> list[str]:
+        """The inputs that a kernel or an output needs (a Reshape's shape, for one, is not needed)."""
+        needed = {b.value for bindings in self.bindings for b in bindings} | set(self.roots.values())
+        return [name for name in self.inputs if name in needed]
+
+    def _place_constants(self, segment: Segment, derived: dict[str, Derived]) -> None:
+        needed = dict.fromkeys(b.value for bindings in self.bindings for b in bindings[:-1])
+        needed.update((root, None) for root in self.roots.values())
+        for name in needed:
+            if name in derived:
+                rule = derived[name]
+                key = self.weights.derived(rule, [segment.constants[s] for s in rule.sources])
+            elif name in segment.constants:
+                key = self.weights.plain(segment.constants[name])
+            else:
+                continue
+            self.weight_keys.append(key)
+            self.buffers[name] = self.weights.buffer(key)
+
+    def _place_intermediates(self) -> None:
+        """Give every value that a kernel writes a buffer; scratch buffers are used again once a value is dead."""
+        last_use: dict[str, int] = {}
+        for position, bindings in enumerate(self.bindings):
+            for b in bindings:
+                last_use[b.value] = position
+        staying = set(self.roots.values())
+        apart = {self.roots[name] for name in self.resident}
+        layout = self.arena.layout()
+        made: set[str] = set()
+        for position, (kernel, bindings) in enumerate(zip(self.kernels, self.bindings, strict=True)):
+            name, nbytes = kernel.output, kernel.size * 4
+            if name not in made:
+                made.add(name)
+                if name in apart:
+                    self.buffers[name] = self.pool.take(nbytes, self.device.storage)
+                    self.owned.append(self.buffers[name])
+                else:
+                    self.buffers[name] = layout.take(nbytes)
+            for value in dict.fromkeys(b.value for b in bindings):
+                if value in made and value not in staying and last_use[value] == position:
+                    layout.give(self.buffers[value])
+
+    def _staging_layout(self) -> tuple[dict[str, int], int]:
+        """Where each output that goes back to the host lies in the staging buffer, and the size of that."""
+        offsets, total = {}, 0
+        for name in self.outputs:
+            if name not in self.resident:
+                offsets[name] = total
+                total += -(-self.types[name].size * 4 // ALIGNMENT) * ALIGNMENT
+        return offsets, total
+
+    # Running
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any] | Awaitable[Sequence[Any]]:
+        """Compute the outputs. In a browser the result is a coroutine, on a desktop the list of outputs."""
+        coroutine = self._run(values)
+        return coroutine if IN_BROWSER else finish(coroutine)
+
+    async def ready(self) -> None:
+        """Wait until all shaders are compiled."""
+        await self.device.ready(self.pipelines)
+
+    async def _run(self, values: Sequence[Any]) -> list[Any]:
+        await self.ready()
+        self.device.check()
+        given = dict(zip(self.inputs, values, strict=True))
+        bound = {name: self._input(name, given[name]) for name in self.used_inputs}
+        staging = self._take_staging() if self.staging_bytes else None
+        try:
+            recording = self._recording(bound, staging)
+            data = await self.device.run(recording, staging, self.staging_bytes)
+        except BaseException:
+            # Whether it is mapped is not known: it must not be used again.
+            if staging is not None:
+                self._forget(staging)
+            raise
+        if staging is not None:
+            self.idle_staging.append(staging)
+        return [self._output(name, data) for name in self.outputs]
+
+    def _input(self, name: str, value: Any) -> Any:
+        """The buffer that holds an input: the one that it lies in already, or ours, filled now."""
+        if isinstance(value, GpuValue):
+            return value.buffer
+        limit = self.index_limits.get(name)
+        if limit is not None:
+            value = narrow_indices(value, limit, name)
+        array = stored(value)
+        buffer = self.input_buffers.get(name)
+        if buffer is None:
+            buffer = self.input_buffers[name] = self.pool.take(array.nbytes, self.device.storage)
+        self.device.write(buffer, array)
+        return buffer
+
+    def _recording(self, bound: dict[str, Any], staging: Any) -> Recording:
+        key = (*(id(buffer) for buffer in bound.values()), id(staging))
+        found = self.recordings.get(key)
+        if found is not None:
+            return found
+        places = {**self.buffers, **bound}
+        dispatches = []
+        for kernel, bindings, pipeline in zip(self.kernels, self.bindings, self.pipelines, strict=True):
+            parts = [(places[b.value], b.nbytes) for b in bindings]
+            dispatches.append(Dispatch(pipeline, self.device.bind_group(pipeline, parts), kernel.groups))
+        copies = [
+            (places[self.roots[name]], staging, offset, self.types[name].size * 4)
+            for name, offset in self.offsets.items()
+        ]
+        if len(self.recordings) >= 8:  # inputs from ever new buffers: keep the latest
+            self.recordings.pop(next(iter(self.recordings)))
+        recording = self.recordings[key] = Recording(dispatches, copies)
+        return recording
+
+    def _take_staging(self) -> Any:
+        if self.idle_staging:
+            return self.idle_staging.pop()
+        return self.pool.take(self.staging_bytes, self.device.staging)
+
+    def _forget(self, staging: Any) -> None:
+        self.pool.used_bytes -= staging.size
+        self.recordings = {key: r for key, r in self.recordings.items() if key[-1] != id(staging)}
+        staging.destroy()
+
+    def _output(self, name: str, data: memoryview | None) -> Any:
+        type_ = self.types[name]
+        if name in self.resident:
+            root = self.roots[name]
+            return GpuValue(self.buffers.get(root) or self.input_buffers[root], type_)
+        assert data is not None
+        offset = self.offsets[name]
+        return host_array(data[offset : offset + type_.size * 4], type_)
+
+    def close(self) -> None:
+        """Give back buffers and weights."""
+        if self.closed:
+            return
+        self.closed = True
+        self.recordings.clear()
+        for buffer in (*self.owned, *self.input_buffers.values(), *self.idle_staging):
+            self.pool.give(buffer)
+        self.arena.leave()
+        for key in self.weight_keys:
+            self.weights.release(key)
+
+
+def host_array(data: memoryview, type_: TensorType) -> np.ndarray:
+    """Bytes from the device as an array of the type that the graph gives the value."""
+    dtype = type_.dtype
+    assert dtype is not None
+    if dtype == np.bool_:
+        return (np.frombuffer(data, np.uint32) != 0).reshape(type_.dims)
+    if dtype.itemsize != 4:
+        raise NodeError(f"a value of type {dtype} came back from the GPU")
+    array = np.frombuffer(data, dtype).reshape(type_.dims)
+    return array if array.flags.writeable else array.copy()

@@ -1,0 +1,275 @@
+"""Lowering: from one step of a plan to kernels, or a refusal that says why not.
+
+An operator's lowering is a function decorated with `@lowering("Name")`. It gets a `Lowering`, reads types and
+constants from it, and emits kernels. What it can't do right it refuses by raising `Refusal`: `supports` runs the same
+function and throws the kernels away, so that a yes always means that there is a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NoReturn
+
+import numpy as np
+
+from onnxlet.graph.ir import STRING, TensorType
+from onnxlet.providers.base import Step
+
+from .kernel import CHAIN, Binding, Kernel, Map, Operand, elementwise_kernel, flat_body, flat_groups
+from .wgsl import ELEMENT, literal
+
+MAX_RANK = 8
+
+
+class Refusal(Exception):
+    """Why a step is not computed on the GPU, as a short phrase for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What lowering needs to know about the device: its limits, and whether it is a CPU that poses as a GPU.
+
+    Software adapters run an invocation's registers fast and workgroup barriers slowly; real GPUs the other way round.
+    """
+
+    software: bool = False
+    max_binding_bytes: int = 128 << 20
+    max_buffer_bytes: int = 256 << 20
+    max_bindings: int = 8
+    max_groups: int = 65535
+    max_invocations: int = 256
+    max_shared_bytes: int = 16384
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Derived:
+    """A constant made from another when it is uploaded (a weight in the order a kernel wants, a narrowed index).
+
+    `tag` tells apart what is made from one source; equal tags must mean equal results.
+    """
+
+    sources: tuple[str, ...]
+    tag: str
+    make: Callable[..., np.ndarray]
+
+
+@dataclass(slots=True)
+class Tensor:
+    """An input or output as a lowering sees it: the name of its value (aliases followed) and its concrete type."""
+
+    value: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def element(self) -> str:
+        return ELEMENT[self.dtype]
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def binding(self, name: str, vector: int = 1) -> Binding:
+        element = self.element if vector == 1 else f"vec{vector}<{self.element}>"
+        return Binding(name, self.value, element, self.size // vector)
+
+
+@dataclass(slots=True)
+class Lowering:
+    """One step being lowered. `aliases` and `derived` are shared by all steps of a segment."""
+
+    step: Step
+    target: Target
+    aliases: dict[str, str] = field(default_factory=dict)
+    derived: dict[str, Derived] = field(default_factory=dict)
+    kernels: list[Kernel] = field(default_factory=list)
+    index_limits: list[tuple[str, int]] = field(default_factory=list)
+    """Segment inputs that are indices, and the size of the axis that they index: checked when they are uploaded."""
+
+    def refuse(self, reason: str) -> NoReturn:
+        raise Refusal(reason)
+
+    @property
+    def version(self) -> int:
+        return self.step.node.version
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        value = self.step.node.attributes.get(name, default)
+        return value.decode() if isinstance(value, bytes) else value
+
+    def has_input(self, index: int) -> bool:
+        return index < len(self.step.node.inputs) and bool(self.step.node.inputs[index])
+
+    def input(self, index: int, *kinds: str) -> Tensor:
+        """Input `index`, of one of the NumPy element types `kinds` (default float32)."""
+        type_ = self.step.inputs[index]
+        return self._tensor(self.step.node.inputs[index], type_, f"input {index}", kinds or ("float32",))
+
+    def output(self, index: int = 0, *kinds: str) -> Tensor:
+        type_ = self.step.outputs[index]
+        return self._tensor(
+            self.step.node.outputs[index], type_, f"output {index}", kinds or ("float32", "int32", "uint32", "bool")
+        )
+
+    def single_output(self) -> None:
+        """Refuse a node whose further outputs are used."""
+        if any(self.step.node.outputs[1:]):
+            self.refuse(f"only the first output of {self.step.node.op_type} is computed on the GPU")
+
+    def constant(self, index: int) -> np.ndarray | None:
+        """The value of input `index` where it is known."""
+        return self.step.constant(index) if self.has_input(index) else None
+
+    def known(self, index: int, what: str) -> np.ndarray:
+        """The value of input `index`; refuses where only the run will tell."""
+        value = self.constant(index)
+        if value is None:
+            self.refuse(f"{what} is not known before the run")
+        return value
+
+    def is_constant(self, index: int) -> bool:
+        return self.has_input(index) and self.step.node.inputs[index] in self.step.constants
+
+    def derive(self, sources: tuple[int, ...], tag: str, make: Callable[..., np.ndarray]) -> str:
+        """The name of a constant that `make` computes from the constant inputs `sources`."""
+        names = tuple(self.step.node.inputs[i] for i in sources)
+        name = f"{' '.join(names)}\0{tag}"
+        self.derived[name] = Derived(names, tag, make)
+        return name
+
+    def table(self, tag: str, values: np.ndarray) -> str:
+        """The name of a constant that the lowering has computed by itself."""
+        name = f"\0{tag} of {self.step.node.outputs[0]}"
+        self.derived[name] = Derived((), tag, lambda: values)
+        return name
+
+    def operand(self, index: int, *kinds: str) -> Operand:
+        """Input `index` as an operand of a map: a number in the text where it is a known scalar, else a value."""
+        t = self.input(index, *kinds)
+        if t.size == 1 and self.is_constant(index):
+            value = self.known(index, "").reshape(-1)[0]
+            return Operand("", t.shape, t.element, literal(value, t.element))
+        return Operand(t.value, t.shape, t.element)
+
+    def emit(self, kernel: Kernel) -> None:
+        self.kernels.append(kernel)
+
+    def extend(self, operands: list[Operand], expression: str, element: str = "f32") -> None:
+        """Add a map to the store of the last kernel; its operand `CHAIN` is what the kernel computes."""
+        kernel = self.kernels[-1]
+        kernel.maps.append(Map(tuple(operands), expression, kernel.shape, element))
+
+    def check_limits(self) -> None:
+        """Refuse kernels that need more than the device allows."""
+        t = self.target
+        for kernel in self.kernels:
+            buffers = len(kernel.values_read()) + 1
+            if buffers > t.max_bindings:
+                self.refuse(f"it needs {buffers} buffers, the device allows {t.max_bindings}")
+            if max(kernel.groups) > t.max_groups:
+                self.refuse(f"it needs {max(kernel.groups)} workgroups in a row, the device allows {t.max_groups}")
+
+    def emit_flat(self, title: str, reads: list[Binding], statements: str, out: Tensor, declarations: str = "") -> None:
+        """Add a kernel with one invocation per output element `i`; `statements` end in a call of `store`."""
+        groups = flat_groups(out.size, self.target.max_groups)
+        self.emit(
+            Kernel(title, reads, out.value, out.shape, out.element, flat_body(statements), groups,
+                   declarations=declarations)
+        )  # fmt: skip
+
+    def chain(self, kernel: Kernel | None = None) -> Operand:
+        """What the last kernel computes, as an operand of `extend`."""
+        kernel = kernel or self.kernels[-1]
+        return Operand(CHAIN, kernel.shape, kernel.out_element)
+
+    def emit_map(self, operands: list[Operand], expression: str, out: Tensor | None = None) -> None:
+        """Add an elementwise operator."""
+        out = out or self.output()
+        m = Map(tuple(operands), expression, out.shape, out.element)
+        inputs = ", ".join("number" if o.text is not None else f"{o.element}{list(o.shape)}" for o in operands)
+        title = f"{self.step.node.operator}({inputs}) -> {out.element}{list(out.shape)}"
+        self.emit(elementwise_kernel(title, out.value, m, self.target.max_groups))
+
+    def alias(self, out: Tensor, source: Tensor) -> None:
+        """Let an output be the same buffer as an input: only its shape differs."""
+        self.aliases[out.value] = source.value
+
+    def title(self, *tensors: Tensor, note: str = "") -> str:
+        """The first line of a shader: the operator, its operands' types and what is special about it."""
+        types = ", ".join(f"{t.element}{list(t.shape)}" for t in tensors)
+        return f"{self.step.node.operator}({types})" + (f" {note}" if note else "")
+
+    def _tensor(self, name: str, type_: TensorType | None, what: str, kinds: tuple[str, ...]) -> Tensor:
+        if not name or type_ is None:
+            self.refuse(f"{what} is missing")
+        if not type_.concrete:
+            self.refuse(f"the shape of {what} is not known before the run")
+        dtype = type_.dtype
+        assert dtype is not None
+        if dtype == STRING or dtype.name not in kinds:
+            if dtype == np.int64:
+                self.refuse("int64 stays on the CPU")
+            self.refuse(f"{'string' if dtype == STRING else dtype} {what} has no GPU kernel")
+        shape = type_.dims
+        if len(shape) > MAX_RANK:
+            self.refuse(f"{what} has rank {len(shape)}, the GPU kernels go to {MAX_RANK}")
+        size = prod(shape)
+        if size == 0:
+            self.refuse("empty tensors stay on the CPU")
+        nbytes = size * 4
+        limit = min(self.target.max_binding_bytes, self.target.max_buffer_bytes)
+        if nbytes > limit:
+            self.refuse(f"{what} has {nbytes:,} bytes, the device binds at most {limit:,}")
+        return Tensor(self.aliases.get(name, name), shape, dtype)
+
+
+Lower = Callable[[Lowering], None]
+
+_LOWERINGS: dict[tuple[str, str], Lower] = {}
+
+INTERNAL = "ai.onnxlet"
+MICROSOFT = "com.microsoft"
+
+
+def lowering(*names: str, domain: str = "") -> Callable[[Lower], Lower]:
+    """Register the decorated function as the lowering of the operators `names` of `domain`, at every version."""
+
+    def register(function: Lower) -> Lower:
+        for name in names:
+            _LOWERINGS[domain, name] = function
+        return function
+
+    return register
+
+
+def lower(
+    step: Step,
+    target: Target,
+    aliases: dict[str, str] | None = None,
+    derived: dict[str, Derived] | None = None,
+) -> Lowering:
+    """Lower one step. Raises `Refusal`."""
+    from . import operators  # noqa: F401  (fills the table)
+
+    found = _LOWERINGS.get((step.node.domain, step.node.op_type))
+    if found is None:
+        raise Refusal("no GPU kernel for this operator")
+    result = Lowering(step, target, {} if aliases is None else aliases, {} if derived is None else derived)
+    found(result)
+    result.check_limits()
+    return result
+
+
+def registered() -> list[tuple[str, str]]:
+    """Domain and name of every operator with a lowering."""
+    from . import operators  # noqa: F401
+
+    return sorted(_LOWERINGS)
+
+
+__all__ = [
+    "CHAIN", "INTERNAL", "MICROSOFT", "Derived", "Lower", "Lowering", "Mapping", "Operand", "Refusal", "Target",
+    "Tensor", "lower", "lowering", "registered",
+]  # fmt: skip

@@ -1,0 +1,193 @@
+"""The device's memory: a pool of buffers by size class, a scratch arena for segments, and weights uploaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxlet.graph.ir import TensorType
+from onnxlet.model.tensors import Tensor
+
+from .device import Device
+from .lowering import Derived
+
+MIN_CLASS = 256
+
+
+def size_class(nbytes: int) -> int:
+    """The size that is allocated for a request: a quarter of a power of two or a multiple of it, at least 256 bytes."""
+    if nbytes <= MIN_CLASS:
+        return MIN_CLASS
+    step = max(MIN_CLASS, 1 << (nbytes - 1).bit_length() - 3)
+    return -(-nbytes // step) * step
+
+
+@dataclass(slots=True, eq=False)
+class GpuValue:
+    """A value that stays on the device. `type` is its element type and shape there."""
+
+    buffer: Any
+    type: TensorType
+
+
+@dataclass(slots=True)
+class Pool:
+    """Free buffers by size class. At most `cap` bytes are kept for later; what comes back above it is destroyed."""
+
+    device: Device
+    cap: int = 256 << 20
+    free: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
+    free_bytes: int = 0
+    used_bytes: int = 0
+
+    def take(self, nbytes: int, usage: int) -> Any:
+        size = min(size_class(nbytes), max(self.device.target.max_buffer_bytes // 4 * 4, nbytes))
+        self.used_bytes += size
+        waiting = self.free.get((size, usage))
+        if waiting:
+            self.free_bytes -= size
+            return waiting.pop()
+        return self.device.buffer(size, usage)
+
+    def give(self, buffer: Any) -> None:
+        size = buffer.size
+        self.used_bytes -= size
+        if self.free_bytes + size > self.cap:
+            buffer.destroy()
+            return
+        self.free_bytes += size
+        self.free.setdefault((size, buffer.usage), []).append(buffer)
+
+    def close(self) -> None:
+        for buffers in self.free.values():
+            for buffer in buffers:
+                buffer.destroy()
+        self.free.clear()
+        self.free_bytes = 0
+
+
+@dataclass(slots=True)
+class Arena:
+    """Scratch buffers that all segments of a session share: the queue runs them one after another.
+
+    A segment's plan takes buffers from `Layout`s of its own; the arena only owns them.
+    """
+
+    pool: Pool
+    buffers: list[Any] = field(default_factory=list)
+    users: int = 0
+
+    def layout(self) -> Layout:
+        self.users += 1
+        return Layout(self, list(self.buffers))
+
+    def leave(self) -> None:
+        """A segment is closed. When the last one is, the buffers go back to the pool."""
+        self.users -= 1
+        if self.users == 0:
+            for buffer in self.buffers:
+                self.pool.give(buffer)
+            self.buffers.clear()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(buffer.size for buffer in self.buffers)
+
+
+@dataclass(slots=True)
+class Layout:
+    """One segment's use of the arena: which buffers are free at the point that is being planned."""
+
+    arena: Arena
+    free: list[Any]
+
+    def take(self, nbytes: int) -> Any:
+        """The smallest free buffer that fits and is not more than twice too large, else a new one."""
+        wanted = size_class(nbytes)
+        fitting = [b for b in self.free if nbytes <= b.size <= 2 * wanted]
+        if fitting:
+            best = min(fitting, key=lambda b: b.size)
+            self.free.remove(best)
+            return best
+        buffer = self.arena.pool.take(nbytes, self.arena.pool.device.storage)
+        self.arena.buffers.append(buffer)
+        return buffer
+
+    def give(self, buffer: Any) -> None:
+        self.free.append(buffer)
+
+
+@dataclass(slots=True, eq=False)
+class Weight:
+    """A constant on the device. `sources` are kept so that the identities that the cache is keyed by stay theirs."""
+
+    buffer: Any
+    sources: tuple[Tensor, ...]
+    users: int = 0
+
+
+@dataclass(slots=True)
+class Weights:
+    """Constants on the device, uploaded once per session and shared by all its plans."""
+
+    device: Device
+    held: dict[tuple[Any, ...], Weight] = field(default_factory=dict)
+    nbytes: int = 0
+
+    def plain(self, tensor: Tensor) -> tuple[Any, ...]:
+        """Upload a tensor as it is (booleans widened), unless it is there. Returns its key, to be given back by
+        `release`. The bytes go straight from where they lie."""
+        return self._hold((id(tensor),), (tensor,), None)
+
+    def derived(self, rule: Derived, sources: Sequence[Tensor]) -> tuple[Any, ...]:
+        """Upload a constant that is made from others, unless it is there. Returns its key."""
+        if sources:
+            return self._hold((rule.tag, *(id(t) for t in sources)), tuple(sources), rule)
+        return self._hold((rule.tag, rule.make().tobytes()), (), rule)
+
+    def buffer(self, key: tuple[Any, ...]) -> Any:
+        return self.held[key].buffer
+
+    def release(self, key: tuple[Any, ...]) -> None:
+        weight = self.held[key]
+        weight.users -= 1
+        if weight.users == 0:
+            self.nbytes -= weight.buffer.size
+            weight.buffer.destroy()
+            del self.held[key]
+
+    def _hold(self, key: tuple[Any, ...], sources: tuple[Tensor, ...], rule: Derived | None) -> tuple[Any, ...]:
+        weight = self.held.get(key)
+        if weight is None:
+            if rule is None and sources[0].dtype in (np.float32, np.int32, np.uint32):
+                buffer = self._new(sources[0].nbytes)
+                self.device.write_tensor(buffer, sources[0])
+            else:
+                values = [t.numpy() for t in sources]
+                array = stored(values[0] if rule is None else rule.make(*values))
+                buffer = self._new(array.nbytes)
+                self.device.write(buffer, array)
+            weight = self.held[key] = Weight(buffer, sources)
+        weight.users += 1
+        return key
+
+    def _new(self, nbytes: int) -> Any:
+        buffer = self.device.buffer(-(-nbytes // 16) * 16, self.device.storage)
+        self.nbytes += buffer.size
+        return buffer
+
+    def close(self) -> None:
+        for weight in self.held.values():
+            weight.buffer.destroy()
+        self.held.clear()
+        self.nbytes = 0
+
+
+def stored(array: np.ndarray) -> np.ndarray:
+    """Host values in the form in which the device keeps them: contiguous, 4 bytes an element."""
+    if array.dtype == np.bool_:
+        array = array.astype(np.uint32)
+    return np.ascontiguousarray(array)

@@ -1,0 +1,248 @@
+"""Convolution and transposed convolution, channels first.
+
+A 1 × 1 convolution is a matrix product of the weights with each image. Otherwise `direct` computes it: an invocation
+keeps a strip of neighbouring output pixels of four or eight channels in registers, so that one row of input pixels
+serves all taps of a kernel row. On real GPUs a large convolution is a tiled matrix product whose second operand is
+gathered from the image on the fly.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups
+from ..lowering import MICROSOFT, Lowering, Tensor, lowering
+from .activations import apply_activation
+from .matmul import TILED_BYTES, Matrix, Product, emit_product, matrix_load, tiled_kernel
+from .windows import Window, coordinate, window
+
+
+@lowering("Conv")
+def conv(n: Lowering) -> None:
+    emit_conv(n)
+
+
+@lowering("FusedConv", domain=MICROSOFT)
+def fused_conv(n: Lowering) -> None:
+    """Conv, plus a residual (input 3), then an activation."""
+    emit_conv(n)
+    if n.has_input(3):
+        n.extend([n.chain(), n.operand(3)], "{0} + {1}")
+    apply_activation(n)
+
+
+def emit_conv(n: Lowering) -> None:
+    x, w, out = n.input(0), n.input(1), n.output(0, "float32")
+    rank = len(x.shape) - 2
+    if rank not in (1, 2):
+        n.refuse(f"convolution over {rank} dimensions has no GPU kernel")
+    if not n.is_constant(1):
+        n.refuse("the weights of the convolution are not constant")
+    group = n.attribute("group", 1)
+    g = window(n, x.shape[2:], n.attribute("kernel_shape") or w.shape[2:], out.shape[2:])
+    if rank == 1:  # a row of pixels
+        g = Window((1, *g.kernel), (1, *g.strides), (1, *g.dilations), (0, *g.begins), (1, *g.sizes), (1, *g.out_sizes))
+    channels, filters = x.shape[1], w.shape[0]
+    title = n.title(x, w, note=f"group {group} stride {list(g.strides)} pad {list(g.begins)} dilation "
+                               f"{list(g.dilations)}")  # fmt: skip
+    pointwise = g.kernel == (1, 1) and g.strides == (1, 1) and g.begins == (0, 0) and g.sizes == g.out_sizes
+    if pointwise and group == 1:
+        pixels = prod(g.sizes)
+        a = Matrix(w.value, w.size, channels, 1, (x.shape[0],), (0,))
+        b = Matrix(x.value, x.size, pixels, 1, (x.shape[0],), (channels * pixels,))
+        emit_product(n, Product(a, b, filters, pixels, channels, x.shape[0]), out, title)
+    elif group == 1 and _worth_tiles(n, g, channels, filters):
+        n.emit(_implicit(n, x, w, out, g, title))
+    else:
+        n.emit(_direct(n, x, w, out, g, group, title))
+    if n.has_input(2):
+        bias = n.input(2)
+        n.extend([n.chain(), Operand(bias.value, (filters,) + (1,) * rank, "f32")], "{0} + {1}")
+
+
+def _worth_tiles(n: Lowering, g: Window, channels: int, filters: int) -> bool:
+    t = n.target
+    return (
+        not t.software
+        and t.max_invocations >= 256
+        and t.max_shared_bytes >= TILED_BYTES
+        and filters >= 32
+        and prod(g.out_sizes) >= 64
+        and channels * prod(g.kernel) >= 64
+    )
+
+
+def _implicit(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, title: str) -> Kernel:
+    """The weights times the image's patches, which are read in place."""
+    (kh, kw), (height, width), (oh, ow) = g.kernel, g.sizes, g.out_sizes
+    channels, filters = x.shape[1], w.shape[0]
+    depth = channels * kh * kw
+    row = coordinate(f"column / {ow}u", g.strides[0], g.begins[0], f"i32(row / {kw}u % {kh}u * {g.dilations[0]}u)")
+    column = coordinate(f"(column % {ow}u)", g.strides[1], g.begins[1], f"i32(row % {kw}u * {g.dilations[1]}u)")
+    row = row.replace(f"i32(column / {ow}u *", f"i32((column / {ow}u) *")
+    load_b = f"""fn load_b(batch: u32, row: u32, column: u32) -> f32 {{
+    let iy = {row};
+    let ix = {column};
+    if (iy < 0 || iy >= {height} || ix < 0 || ix >= {width}) {{ return 0.0; }}
+    return b[batch * {channels * height * width}u + row / {kh * kw}u * {height * width}u + u32(iy * {width} + ix)];
+}}"""
+    a = Matrix(w.value, w.size, depth, 1)
+    p = Product(a, Matrix(x.value, x.size, 0, 0), filters, oh * ow, depth, x.shape[0])
+    reads = [Binding("a", w.value, "f32", w.size), Binding("b", x.value, "f32", x.size)]
+    return tiled_kernel(p, out, title, n.target.max_groups, matrix_load("a", a), load_b, reads)
+
+
+def _strip(width: int) -> int:
+    """How many output pixels an invocation computes: up to eight, wasting as few as possible."""
+    return min(range(1, 9), key=lambda p: (-(-width // p) * p * (1 + 1 / p), -p))
+
+
+def packed_weights(w: np.ndarray, group: int, block: int) -> np.ndarray:
+    """Weights [filters, channels, kh, kw] as [group, filter block, channels, kh, kw, block], zero-filled."""
+    filters = w.shape[0] // group
+    blocks = -(-filters // block)
+    grouped = w.reshape(group, filters, -1)
+    padded = np.zeros((group, blocks * block, grouped.shape[2]), np.float32)
+    padded[:, :filters] = grouped
+    return np.ascontiguousarray(padded.reshape(group, blocks, block, -1).transpose(0, 1, 3, 2))
+
+
+def _direct(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, group: int, title: str) -> Kernel:
+    (kh, kw), (sy, sx), (dy, dx) = g.kernel, g.strides, g.dilations
+    (height, width), (oh, ow) = g.sizes, g.out_sizes
+    channels, filters = x.shape[1] // group, w.shape[0] // group
+    pixels = _strip(ow)
+    block = 8 if filters % 8 == 0 else 4 if filters > 2 else 1
+    vectors = max(block // 4, 1)
+    element = "vec4<f32>" if block > 1 else "f32"
+    blocks, strips, taps = -(-filters // block), -(-ow // pixels), kh * kw
+    weights = n.derive((1,), f"packed {group} {block}", lambda a: packed_weights(a, group, block))
+    # Which pixels of an input row the taps of this strip touch, as offsets from the first.
+    offsets = sorted({p * sx + k * dx for p in range(pixels) for k in range(kw)})
+    lines = [
+        f"let ox = i % {strips}u * {pixels}u;",
+        f"let oy = i / {strips}u % {oh}u;",
+        f"let block = i / {strips * oh}u % {blocks * group}u;",
+        f"let batch = i / {strips * oh * blocks * group}u;",
+        f"let iy0 = {coordinate('oy', sy, g.begins[0])};",
+        f"let ix0 = {coordinate('ox', sx, g.begins[1])};",
+        f"var plane = (batch * {channels * group}u + block / {blocks}u * {channels}u) * {height * width}u;",
+        f"var tap = block * {channels * taps * vectors}u;",
+    ]
+    # Strips may reach over the edge on the right even without padding: what they read there is not stored.
+    last = (strips * pixels - 1) * sx - g.begins[1] + (kw - 1) * dx
+    inside = {o: g.begins[1] <= 0 and last - (offsets[-1] - o) < width for o in offsets}
+    lines += [f"let in{o} = ix0 + {o} >= 0 && ix0 + {o} < {width};" for o in offsets if not inside[o]]
+    lines += [f"var c{p}{v} = {element}();" for p in range(pixels) for v in range(vectors)]
+    lines += [
+        f"for (var channel = 0u; channel < {channels}u; channel++) {{",
+        f"    for (var ky = 0; ky < {kh}; ky++) {{",
+        f"        let iy = iy0 + ky * {dy};",
+        f"        if (iy >= 0 && iy < {height}) {{",
+        f"            let line = i32(plane) + iy * {width} + ix0;",
+    ]
+    for o in offsets:
+        read = f"x[line + {o}]"
+        lines.append(f"            let p{o} = {read if inside[o] else f'select(0.0, {read}, in{o})'};")
+    for k in range(kw):
+        for v in range(vectors):
+            lines.append(f"            let w{k}{v} = w[tap + {k * vectors + v}u];")
+        for p in range(pixels):
+            lines += [f"            c{p}{v} += p{p * sx + k * dx} * w{k}{v};" for v in range(vectors)]
+    lines += ["        }", f"        tap += {kw * vectors}u;", "    }", f"    plane += {height * width}u;", "}"]
+    lines += [
+        f"let filter0 = block % {blocks}u * {block}u;",
+        f"let start = ((batch * {group}u + block / {blocks}u) * {filters}u + filter0) * {oh * ow}u + oy * {ow}u + ox;",
+    ]
+    for f in range(block):
+        stores = []
+        for p in range(pixels):
+            value = f"c{p}{f // 4}" + (f".{'xyzw'[f % 4]}" if block > 1 else "")
+            text = f"store(start + {f * oh * ow + p}u, {value});"
+            stores.append(f"if (ox + {p}u < {ow}u) {{ {text} }}" if ow % pixels and p > 0 else text)
+        if filters % block and f > 0:
+            lines += [f"if (filter0 + {f}u < {filters}u) {{", *("    " + s for s in stores), "}"]
+        else:
+            lines += stores
+    count = x.shape[0] * group * blocks * oh * strips
+    size = group * blocks * block * channels * taps
+    reads = [Binding("x", x.value, "f32", x.size), Binding("w", weights, element, size // (4 if block > 1 else 1))]
+    body = flat_body("\n".join(lines), count)
+    groups = flat_groups(count, n.target.max_groups)
+    return Kernel(title + " direct", reads, out.value, out.shape, "f32", body, groups)
+
+
+@lowering("ConvTranspose")
+def conv_transpose(n: Lowering) -> None:
+    """Each output pixel gathers the input pixels whose windows cover it."""
+    x, w, out = n.input(0), n.input(1), n.output(0, "float32")
+    rank = len(x.shape) - 2
+    if rank not in (1, 2):
+        n.refuse(f"transposed convolution over {rank} dimensions has no GPU kernel")
+    group = n.attribute("group", 1)
+    kernel = tuple(n.attribute("kernel_shape") or w.shape[2:])
+    strides = tuple(n.attribute("strides") or [1] * rank)
+    dilations = tuple(n.attribute("dilations") or [1] * rank)
+    begins = _transpose_begins(n, x.shape[2:], kernel, strides, dilations, out.shape[2:])
+    sizes, out_sizes = x.shape[2:], out.shape[2:]
+    if rank == 1:
+        kernel, strides, dilations, begins = (1, *kernel), (1, *strides), (1, *dilations), (0, *begins)
+        sizes, out_sizes = (1, *sizes), (1, *out_sizes)
+    channels, filters = x.shape[1] // group, w.shape[1]
+    (kh, kw), (height, width), (oh, ow) = kernel, sizes, out_sizes
+    statements = f"""
+let ox = i32(i % {ow}u) + {begins[1]};
+let oy = i32(i / {ow}u % {oh}u) + {begins[0]};
+let filter0 = i / {oh * ow}u % {filters * group}u;
+let batch = i / {oh * ow * filters * group}u;
+let channel0 = filter0 / {filters}u * {channels}u;
+var total = 0.0;
+for (var ky = 0; ky < {kh}; ky++) {{
+    let ty = oy - ky * {dilations[0]};
+    if (ty < 0 || ty % {strides[0]} != 0 || ty / {strides[0]} >= {height}) {{ continue; }}
+    for (var kx = 0; kx < {kw}; kx++) {{
+        let tx = ox - kx * {dilations[1]};
+        if (tx < 0 || tx % {strides[1]} != 0 || tx / {strides[1]} >= {width}) {{ continue; }}
+        var from_x = (batch * {channels * group}u + channel0) * {height * width}u
+            + u32(ty / {strides[0]} * {width} + tx / {strides[1]});
+        var from_w = (channel0 * {filters}u + filter0 % {filters}u) * {kh * kw}u + u32(ky * {kw} + kx);
+        for (var channel = 0u; channel < {channels}u; channel++) {{
+            total += x[from_x] * w[from_w];
+            from_x += {height * width}u;
+            from_w += {filters * kh * kw}u;
+        }}
+    }}
+}}
+store(i, total);
+"""
+    title = n.title(x, w, note=f"group {group} stride {list(strides)} pad {list(begins)} dilation {list(dilations)}")
+    n.emit_flat(title, [x.binding("x"), w.binding("w")], statements, out)
+    if n.has_input(2):
+        n.extend([n.chain(), Operand(n.input(2).value, (filters * group,) + (1,) * rank, "f32")], "{0} + {1}")
+
+
+def _transpose_begins(
+    n: Lowering,
+    sizes: tuple[int, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    out_sizes: tuple[int, ...],
+) -> tuple[int, ...]:
+    """Padding before each dimension: given, or what makes the output as large as it is."""
+    rank = len(kernel)
+    auto_pad = n.attribute("auto_pad", "NOTSET") or "NOTSET"
+    if auto_pad == "NOTSET" and n.attribute("output_shape") is None:
+        return tuple(n.attribute("pads") or [0] * (2 * rank))[:rank]
+    if auto_pad == "VALID":
+        return (0,) * rank
+    extra = n.attribute("output_padding") or [0] * rank
+    total = [
+        s * (size - 1) + e + (k - 1) * d + 1 - out
+        for s, size, e, k, d, out in zip(strides, sizes, extra, kernel, dilations, out_sizes, strict=True)
+    ]
+    if auto_pad == "SAME_UPPER":
+        return tuple(t // 2 for t in total)
+    return tuple(t - t // 2 for t in total)

@@ -1,0 +1,340 @@
+"""Matrix products: MatMul, Gemm, and the kernels that convolutions share.
+
+Three shaders compute the same product; the device decides which.
+
+* `registers`: an invocation keeps a block of rows and columns in registers and reads both operands directly. No
+  workgroup barriers: the fastest on software adapters, and for small products everywhere.
+* `tiled`: a workgroup of 16 × 16 invocations stages 64 × 64 tiles in shared memory. For real GPUs.
+* `vector`: one row: the workgroup splits the sum among its invocations. For real GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups
+from ..lowering import INTERNAL, MICROSOFT, Lowering, Tensor, lowering
+from ..wgsl import contiguous_strides, index_expression, literal
+from .activations import apply_activation
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """How an operand of a product lies in its buffer: element (row, column) of matrix `batch` is at
+    ``batch(b) + row * row_stride + column * column_stride``."""
+
+    value: str
+    count: int
+    row_stride: int
+    column_stride: int
+    batch_dims: tuple[int, ...] = ()
+    batch_strides: tuple[int, ...] = ()
+
+    def base(self) -> str:
+        """Text of the first element's index in matrix `batch`."""
+        return index_expression(self.batch_dims, self.batch_strides, 0, "batch")
+
+    def vectorised(self, along: int) -> bool:
+        """Whether four neighbours along rows (0) or columns (1) can be read as one vec4."""
+        other, own = (self.column_stride, self.row_stride) if along == 0 else (self.row_stride, self.column_stride)
+        return own == 1 and other % 4 == 0 and self.count % 4 == 0 and all(s % 4 == 0 for s in self.batch_strides)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``batch`` products of an `m` × `k` with a `k` × `n` matrix, written row-major one after another."""
+
+    a: Matrix
+    b: Matrix
+    m: int
+    n: int
+    k: int
+    batch: int
+
+
+def emit_product(n: Lowering, p: Product, out: Tensor, title: str) -> None:
+    """Add the kernel for a product, the variant that suits the device and the sizes."""
+    t = n.target
+    if t.software or p.m * p.n < 64 * 16 or t.max_invocations < 256 or t.max_shared_bytes < TILED_BYTES:
+        if not t.software and p.m == 1 and p.k >= 64 and t.max_invocations >= 64:
+            n.emit(vector_kernel(p, out, title, t.max_groups))
+        else:
+            n.emit(registers_kernel(p, out, title, t.max_groups))
+    else:
+        n.emit(tiled_kernel(p, out, title, t.max_groups, matrix_load("a", p.a), matrix_load("b", p.b), bindings(p)))
+
+
+def bindings(p: Product) -> list[Binding]:
+    return [Binding("a", p.a.value, "f32", p.a.count), Binding("b", p.b.value, "f32", p.b.count)]
+
+
+def _place(base: str, *terms: tuple[str, int]) -> str:
+    """Text of ``base + term * factor + ...``, without factors of one and terms of nothing."""
+    parts = [] if base == "0u" else [base]
+    parts += [name if factor == 1 else f"{name} * {factor}u" for name, factor in terms if factor]
+    return " + ".join(parts) or "0u"
+
+
+def registers_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
+    """Each invocation computes a block of rows by 8 (or 4) columns, in registers."""
+    rows = 8 if p.m > 4 else 4 if p.m > 2 else p.m
+    vectors = 2 if p.n > 4 else 1
+    columns = 4 * vectors
+    a_vector = p.a.vectorised(1) and p.k % 4 == 0
+    b_vector = p.b.vectorised(1)
+    step = 4 if a_vector else 1
+    row_blocks, column_blocks = -(-p.m // rows), -(-p.n // columns)
+    lines = [
+        f"let column = i % {column_blocks}u * {columns}u;",
+        f"let row = i / {column_blocks}u % {row_blocks}u * {rows}u;",
+        f"let batch = i / {column_blocks * row_blocks}u;",
+        f"let a_base = {p.a.base()};",
+        f"let b_base = {p.b.base()};",
+    ]
+    for r in range(rows):
+        # A block that reaches over the edge reads the last row again and doesn't store it.
+        clamped = f"min(row + {r}u, {p.m - 1}u)" if p.m % rows else f"(row + {r}u)"
+        place = _place("a_base", (clamped, p.a.row_stride))
+        lines.append(f"var a{r} = ({place}) / 4u;" if a_vector else f"var a{r} = {place};")
+    if b_vector:
+        for v in range(vectors):
+            clamped = f"min(column + {4 * v}u, {p.n + -p.n % 4 - 4}u)" if p.n % columns else f"(column + {4 * v}u)"
+            lines.append(f"var b{v} = (b_base + {clamped}) / 4u;")
+    else:
+        for c in range(columns):
+            clamped = f"min(column + {c}u, {p.n - 1}u)" if p.n % columns else f"(column + {c}u)"
+            lines.append(f"var b{c} = {_place('b_base', (clamped, p.b.column_stride))};")
+    lines += [f"var c{r}{v} = vec4<f32>();" for r in range(rows) for v in range(vectors)]
+    lines.append(f"for (var k = 0u; k < {p.k}u; k += {step}u) {{")
+    lines += [f"    let p{r} = a[a{r}];" for r in range(rows)]
+    for s in range(step):
+        for v in range(vectors):
+            if b_vector:
+                place = f"b{v}" if s == 0 else f"b{v} + {s * p.b.row_stride // 4}u"
+                lines.append(f"    let q{s}{v} = b[{place}];")
+            else:
+                parts = [f"b[b{4 * v + c} + {s * p.b.row_stride}u]" for c in range(4)]
+                lines.append(f"    let q{s}{v} = vec4<f32>({', '.join(parts)});")
+        for r in range(rows):
+            factor = f"p{r}.{'xyzw'[s]}" if a_vector else f"p{r}"
+            lines += [f"    c{r}{v} += {factor} * q{s}{v};" for v in range(vectors)]
+    lines += [f"    a{r} += {1 if a_vector else p.a.column_stride}u;" for r in range(rows)]
+    advance = step * p.b.row_stride
+    lines += [f"    b{v} += {advance // 4 if b_vector else advance}u;" for v in range(vectors if b_vector else columns)]
+    lines.append("}")
+    lines.append(f"let start = batch * {p.m * p.n}u + row * {p.n}u + column;")
+    for r in range(rows):
+        stores = []
+        for v in range(vectors):
+            for c in range(4):
+                text = f"store(start + {r * p.n + 4 * v + c}u, c{r}{v}.{'xyzw'[c]});"
+                guard = p.n % columns and (4 * v + c > 0)
+                stores.append(f"if (column + {4 * v + c}u < {p.n}u) {{ {text} }}" if guard else text)
+        if p.m % rows and r > 0:
+            lines += [f"if (row + {r}u < {p.m}u) {{", *("    " + s for s in stores), "}"]
+        else:
+            lines += stores
+    count = p.batch * row_blocks * column_blocks
+    reads = [
+        Binding("a", p.a.value, "vec4<f32>" if a_vector else "f32", p.a.count // (4 if a_vector else 1)),
+        Binding("b", p.b.value, "vec4<f32>" if b_vector else "f32", p.b.count // (4 if b_vector else 1)),
+    ]
+    body = flat_body("\n".join(lines), count)
+    return Kernel(title + " in registers", reads, out.value, out.shape, "f32", body, flat_groups(count, limit))
+
+
+TILE = 64
+DEPTH = 16
+TILED_BYTES = 2 * TILE * DEPTH * 4
+
+
+def matrix_load(name: str, matrix: Matrix) -> str:
+    """A WGSL function ``load_NAME(batch, row, column)`` that reads a matrix (inside its bounds)."""
+    place = _place("base", ("row", matrix.row_stride), ("column", matrix.column_stride))
+    return (
+        f"fn load_{name}(batch: u32, row: u32, column: u32) -> f32 {{\n"
+        f"    let base = {matrix.base()};\n    return {name}[{place}];\n}}"
+    )
+
+
+def tiled_kernel(
+    p: Product, out: Tensor, title: str, limit: int, load_a: str, load_b: str, reads: Sequence[Binding]
+) -> Kernel:
+    """A workgroup computes a 64 × 64 tile through shared memory; every invocation 4 × 4 of it."""
+    row_tiles, column_tiles = -(-p.m // TILE), -(-p.n // TILE)
+    declarations = "\n".join(
+        [
+            load_a,
+            load_b,
+            f"var<workgroup> tile_a: array<f32, {TILE * DEPTH}>;  // [depth][row]",
+            f"var<workgroup> tile_b: array<f32, {TILE * DEPTH}>;  // [depth][column]",
+        ]
+    )
+    body = f"""
+let tile = wid.x + wid.y * groups.x;
+if (tile >= {p.batch * row_tiles * column_tiles}u) {{ return; }}
+let column0 = tile % {column_tiles}u * {TILE}u;
+let row0 = tile / {column_tiles}u % {row_tiles}u * {TILE}u;
+let batch = tile / {column_tiles * row_tiles}u;
+let tx = lane % 16u * 4u;
+let ty = lane / 16u * 4u;
+var c: array<vec4<f32>, 4>;
+for (var k0 = 0u; k0 < {p.k}u; k0 += {DEPTH}u) {{
+    for (var e = lane; e < {TILE * DEPTH}u; e += 256u) {{
+        let ak = e % {DEPTH}u;
+        let ar = e / {DEPTH}u;
+        var av = 0.0;
+        if (row0 + ar < {p.m}u && k0 + ak < {p.k}u) {{ av = load_a(batch, row0 + ar, k0 + ak); }}
+        tile_a[ak * {TILE}u + ar] = av;
+        let bk = e / {TILE}u;
+        let bc = e % {TILE}u;
+        var bv = 0.0;
+        if (k0 + bk < {p.k}u && column0 + bc < {p.n}u) {{ bv = load_b(batch, k0 + bk, column0 + bc); }}
+        tile_b[e] = bv;
+    }}
+    workgroupBarrier();
+    for (var k = 0u; k < {DEPTH}u; k++) {{
+        let o = k * {TILE}u;
+        let q = vec4<f32>(tile_b[o + tx], tile_b[o + tx + 1u], tile_b[o + tx + 2u], tile_b[o + tx + 3u]);
+        c[0] += tile_a[o + ty] * q;
+        c[1] += tile_a[o + ty + 1u] * q;
+        c[2] += tile_a[o + ty + 2u] * q;
+        c[3] += tile_a[o + ty + 3u] * q;
+    }}
+    workgroupBarrier();
+}}
+for (var r = 0u; r < 4u; r++) {{
+    for (var s = 0u; s < 4u; s++) {{
+        let row = row0 + ty + r;
+        let column = column0 + tx + s;
+        if (row < {p.m}u && column < {p.n}u) {{ store(batch * {p.m * p.n}u + row * {p.n}u + column, c[r][s]); }}
+    }}
+}}
+"""
+    groups = flat_groups(p.batch * row_tiles * column_tiles, limit, 1)
+    return Kernel(
+        title + " in tiles", list(reads), out.value, out.shape, "f32", body, groups, (256, 1, 1), declarations
+    )
+
+
+def vector_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
+    """One row times a matrix: 8 columns by 8 slices of the sum in a workgroup."""
+    column_groups = -(-p.n // 8)
+    body = f"""
+let group = wid.x + wid.y * groups.x;
+if (group >= {p.batch * column_groups}u) {{ return; }}
+let batch = group / {column_groups}u;
+let column = group % {column_groups}u * 8u + lane % 8u;
+var total = 0.0;
+if (column < {p.n}u) {{
+    for (var k = lane / 8u; k < {p.k}u; k += 8u) {{
+        total += load_a(batch, 0u, k) * load_b(batch, k, column);
+    }}
+}}
+partial[lane] = total;
+workgroupBarrier();
+if (lane < 8u && column < {p.n}u) {{
+    var sum = 0.0;
+    for (var s = 0u; s < 8u; s++) {{ sum += partial[lane + s * 8u]; }}
+    store(batch * {p.n}u + column, sum);
+}}
+"""
+    declarations = "\n".join(
+        [matrix_load("a", p.a), matrix_load("b", p.b), "var<workgroup> partial: array<f32, 64>;"]
+    )
+    groups = flat_groups(p.batch * column_groups, limit, 1)
+    return Kernel(
+        title + " one row", bindings(p), out.value, out.shape, "f32", body, groups, (64, 1, 1), declarations
+    )
+
+
+def padded_columns(matrix: np.ndarray) -> np.ndarray:
+    """The last dimension filled up with zeros to a multiple of four."""
+    extra = -matrix.shape[-1] % 4
+    widths = [(0, 0)] * (matrix.ndim - 1) + [(0, extra)]
+    return np.ascontiguousarray(np.pad(matrix, widths) if extra else matrix)
+
+
+def _operand(n: Lowering, index: int, transposed: bool) -> tuple[Matrix, tuple[int, ...], int, int, Tensor]:
+    """Input `index` as matrices: layout, batch shape, rows, columns."""
+    t = n.input(index)
+    shape = t.shape
+    if len(shape) == 1:
+        shape = (1, *shape) if index == 0 else (*shape, 1)
+    rows, columns = shape[-2:]
+    row_stride, column_stride = columns, 1
+    if transposed and len(t.shape) > 1:
+        rows, columns, row_stride, column_stride = columns, rows, column_stride, row_stride
+    return Matrix(t.value, t.size, row_stride, column_stride), tuple(shape[:-2]), rows, columns, t
+
+
+def emit_matmul(n: Lowering, trans_a: bool = False, trans_b: bool = False) -> None:
+    """Add the product of inputs 0 and 1 with NumPy's broadcasting of leading dimensions."""
+    a, a_batch, m, k, a_tensor = _operand(n, 0, trans_a)
+    b, b_batch, k2, columns, b_tensor = _operand(n, 1, trans_b)
+    out = n.output(0, "float32")
+    if k != k2:
+        n.refuse("its inner dimensions differ")
+    if n.is_constant(1) and not b_batch and (trans_b or columns % 4) and columns > 4:
+        # Lay a weight out once so that four columns are one vec4.
+        width = columns + -columns % 4
+        tag = f"columns{'T' if trans_b else ''}"
+        make: Callable[..., Any] = (lambda w: padded_columns(w.T)) if trans_b else padded_columns
+        b = Matrix(n.derive((1,), tag, make), k * width, width, 1)
+    if not b_batch and not trans_a:
+        m, a_batch = m * prod(a_batch), ()
+    batch_dims = np.broadcast_shapes(a_batch, b_batch)
+
+    def batched(matrix: Matrix, own: tuple[int, ...], rows: int, cols: int) -> Matrix:
+        padded = (1,) * (len(batch_dims) - len(own)) + own
+        strides = [s * rows * cols for s in contiguous_strides(padded)]
+        strides = [0 if d == 1 else s for d, s in zip(padded, strides, strict=True)]
+        return Matrix(
+            matrix.value, matrix.count, matrix.row_stride, matrix.column_stride, batch_dims, tuple(strides)
+        )
+
+    product = Product(
+        batched(a, a_batch, m, k), batched(b, b_batch, k, columns), m, columns, k, prod(batch_dims)
+    )
+    emit_product(n, product, out, n.title(a_tensor, b_tensor, note="transposed " if trans_a or trans_b else ""))
+
+
+@lowering("MatMul")
+def matmul(n: Lowering) -> None:
+    emit_matmul(n)
+
+
+@lowering("FusedMatMul", domain=INTERNAL)
+@lowering("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
+def fused_matmul(n: Lowering) -> None:
+    """MatMul with transposed operands, a factor, and in onnxlet's own form a bias, a residual and an activation."""
+    if n.attribute("transBatchA", 0) or n.attribute("transBatchB", 0):
+        n.refuse("FusedMatMul with transposed batches has no GPU kernel")
+    emit_matmul(n, bool(n.attribute("transA", 0)), bool(n.attribute("transB", 0)))
+    alpha = n.attribute("alpha", 1.0)
+    if alpha != 1.0:
+        n.extend([n.chain()], f"{{0}} * {literal(alpha, 'f32')}")
+    for extra in range(2, len(n.step.node.inputs)):
+        if n.has_input(extra):
+            n.extend([n.chain(), n.operand(extra)], "{0} + {1}")
+    apply_activation(n)
+
+
+@lowering("Gemm")
+@lowering("FusedGemm", domain=MICROSOFT)
+def gemm(n: Lowering) -> None:
+    emit_matmul(n, bool(n.attribute("transA", 0)), bool(n.attribute("transB", 0)))
+    alpha, beta = n.attribute("alpha", 1.0), n.attribute("beta", 1.0)
+    scaled = "{0}" if alpha == 1.0 else f"{{0}} * {literal(alpha, 'f32')}"
+    if n.has_input(2) and beta != 0.0:
+        c: Operand = n.operand(2)
+        added = "{1}" if beta == 1.0 else f"{{1}} * {literal(beta, 'f32')}"
+        n.extend([n.chain(), c], f"{scaled} + {added}")
+    elif alpha != 1.0:
+        n.extend([n.chain()], scaled)
+    apply_activation(n)

@@ -1,0 +1,276 @@
+"""Operators that move elements without computing: views, transposes, slices, joins, gathers, padding."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ..kernel import Kernel, flat_body, flat_groups
+from ..lowering import Lowering, Tensor, lowering
+from ..wgsl import broadcast_strides, contiguous_strides, index_expression, literal
+
+MOVED = ("float32", "int32", "uint32", "bool")
+
+
+@lowering("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
+def view(n: Lowering) -> None:
+    """The same elements under another shape: no kernel, the output is the input's buffer."""
+    n.alias(n.output(0), n.input(0, *MOVED))
+
+
+@lowering("Dropout")
+def dropout(n: Lowering) -> None:
+    n.single_output()
+    if n.has_input(2) and (n.constant(2) is None or bool(n.known(2, "training_mode").reshape(-1)[0])):
+        n.refuse("Dropout in training mode has no GPU kernel")
+    view(n)
+
+
+def emit_strided(n: Lowering, x: Tensor, out: Tensor, dims: list[int], strides: list[int], offset: int = 0) -> None:
+    """Add a kernel that reads `x` over `dims` (the output's shape, perhaps split further) with other strides."""
+    place = index_expression(dims, strides, offset)
+    n.emit_flat(n.title(x, out, note=f"at {place}"), [x.binding("x")], f"store(i, x[{place}]);", out)
+
+
+@lowering("Transpose")
+def transpose(n: Lowering) -> None:
+    x, out = n.input(0, *MOVED), n.output(0)
+    order = list(n.attribute("perm") or range(len(x.shape))[::-1])
+    moved = [d for d in order if x.shape[d] != 1]
+    if moved == sorted(moved):
+        n.alias(out, x)
+        return
+    strides = contiguous_strides(x.shape)
+    emit_strided(n, x, out, list(out.shape), [strides[d] for d in order])
+
+
+@lowering("Expand")
+def expand(n: Lowering) -> None:
+    x, out = n.input(0, *MOVED), n.output(0)
+    if x.size == out.size:
+        n.alias(out, x)
+        return
+    emit_strided(n, x, out, list(out.shape), broadcast_strides(x.shape, out.shape))
+
+
+@lowering("Tile")
+def tile(n: Lowering) -> None:
+    x, out = n.input(0, *MOVED), n.output(0)
+    dims, strides = [], []
+    for size, target, stride in zip(x.shape, out.shape, contiguous_strides(x.shape), strict=True):
+        dims += [target // size, size]
+        strides += [0, stride]
+    emit_strided(n, x, out, dims, strides)
+
+
+@lowering("Slice")
+def slice_(n: Lowering) -> None:
+    x, out = n.input(0, *MOVED), n.output(0)
+    rank = len(x.shape)
+    if n.version < 10:
+        starts, ends = list(n.attribute("starts")), list(n.attribute("ends"))
+        axes, steps = list(n.attribute("axes") or range(len(starts))), [1] * len(starts)
+    else:
+        starts = n.known(1, "where the slice starts").reshape(-1).tolist()
+        ends = n.known(2, "where the slice ends").reshape(-1).tolist()
+        axes = n.known(3, "the axes").reshape(-1).tolist() if n.has_input(3) else list(range(len(starts)))
+        steps = n.known(4, "the steps").reshape(-1).tolist() if n.has_input(4) else [1] * len(starts)
+    strides = contiguous_strides(x.shape)
+    offset, taken = 0, list(strides)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis %= rank
+        # Python's own rule, for starts and ends of any size.
+        first = range(x.shape[axis])[_slice(start, end, step, x.shape[axis])]
+        offset += first.start * strides[axis]
+        taken[axis] = strides[axis] * step
+    if x.shape == out.shape and offset == 0 and all(s == 1 for s in steps):
+        n.alias(out, x)
+        return
+    emit_strided(n, x, out, list(out.shape), taken, offset)
+
+
+def _slice(start: int, end: int, step: int, size: int) -> slice:
+    """ONNX's slice as Python's: an end below -size with a negative step means 'to the very start'."""
+    if step < 0:
+        start = min(start, size - 1)
+        return slice(start, None if end < -size else end, step)
+    return slice(start, end, step)
+
+
+@lowering("Split")
+def split(n: Lowering) -> None:
+    x = n.input(0, *MOVED)
+    axis = n.attribute("axis", 0) % len(x.shape)
+    strides, start = contiguous_strides(x.shape), 0
+    for number, name in enumerate(n.step.node.outputs):
+        if not name:
+            n.refuse("an output of Split is not used")
+        out = n.output(number)
+        emit_strided(n, x, out, list(out.shape), strides, start * strides[axis])
+        start += out.shape[axis]
+    if start != x.shape[axis]:
+        n.refuse("the outputs of Split do not add up to its input")
+
+
+@lowering("Concat")
+def concat(n: Lowering) -> None:
+    """One kernel for each input, which writes its part of the output: any number of inputs."""
+    out = n.output(0)
+    axis = n.attribute("axis", 1) % len(out.shape)
+    inner = prod(out.shape[axis + 1 :])
+    whole, start = out.shape[axis] * inner, 0
+    for number in range(len(n.step.node.inputs)):
+        x = n.input(number, *MOVED)
+        part = x.shape[axis] * inner
+        place = f"i / {part}u * {whole}u + i % {part}u + {start}u" if part != whole else "i"
+        body = flat_body(f"store({place}, x[i]);", x.size)
+        groups = flat_groups(x.size, n.target.max_groups)
+        title = n.title(x, out, note=f"to {place}")
+        n.emit(
+            Kernel(title, [x.binding("x")], out.value, out.shape, out.element, body, groups, fusable=False,
+                   appends=number > 0)
+        )  # fmt: skip
+        start += part
+
+
+def indices(n: Lowering, index: int, axis_size: int) -> Tensor:
+    """Input `index` as i32 indices of an axis, which the host checks before it uploads them."""
+    t = n.input(index, "int64", "int32")
+    name = n.step.node.inputs[index]
+    if n.is_constant(index):
+        limit = axis_size
+
+        def narrow(values: np.ndarray) -> np.ndarray:
+            return narrow_indices(values, limit, name)
+
+        return Tensor(n.derive((index,), f"index below {limit}", narrow), t.shape, t.dtype)
+    n.index_limits.append((t.value, axis_size))
+    return t
+
+
+def narrow_indices(values: np.ndarray, limit: int, name: str) -> np.ndarray:
+    """Indices of an axis of `limit` elements as int32. Raises `IndexError` where one lies outside."""
+    if values.size and (values.min() < -limit or values.max() >= limit):
+        wrong = values[(values < -limit) | (values >= limit)].reshape(-1)[0]
+        raise IndexError(f"{name!r} holds the index {wrong}, outside of an axis of {limit}")
+    return values.astype(np.int32)
+
+
+def _wrapped(text: str, size: int) -> str:
+    """Text of an index as u32, with negative ones counted from the end."""
+    return f"u32(select({text}, {text} + {size}, {text} < 0))"
+
+
+@lowering("Gather")
+def gather(n: Lowering) -> None:
+    x, out = n.input(0, *MOVED), n.output(0)
+    axis = n.attribute("axis", 0) % len(x.shape)
+    index = indices(n, 1, x.shape[axis])
+    inner, size = prod(x.shape[axis + 1 :]), x.shape[axis]
+    row = "i" if inner == 1 else f"i / {inner}u"
+    which = row if axis == 0 else f"({row}) % {index.size}u" if inner == 1 else f"{row} % {index.size}u"
+    place = f"{_wrapped('k', size)} * {inner}u" if inner > 1 else _wrapped("k", size)
+    if inner > 1:
+        place += f" + i % {inner}u"
+    if axis > 0:
+        place += f" + i / {index.size * inner}u * {size * inner}u"
+    statements = f"let k = index[{which}];\nstore(i, x[{place}]);"
+    n.emit_flat(n.title(x, index, note=f"axis {axis}"), [x.binding("x"), index.binding("index")], statements, out)
+
+
+@lowering("GatherElements")
+def gather_elements(n: Lowering) -> None:
+    x, out = n.input(0, *MOVED), n.output(0)
+    axis = n.attribute("axis", 0) % len(x.shape)
+    index = indices(n, 1, x.shape[axis])
+    strides = contiguous_strides(x.shape)
+    others = [0 if d == axis else s for d, s in enumerate(strides)]
+    place = f"{index_expression(out.shape, others)} + {_wrapped('k', x.shape[axis])} * {strides[axis]}u"
+    statements = f"let k = index[i];\nstore(i, x[{place}]);"
+    n.emit_flat(n.title(x, index, note=f"axis {axis}"), [x.binding("x"), index.binding("index")], statements, out)
+
+
+@lowering("DepthToSpace", "SpaceToDepth")
+def depth_space(n: Lowering) -> None:
+    """A reshape to six dimensions and a transpose, in one read."""
+    x, out = n.input(0, *MOVED), n.output(0)
+    b = n.attribute("blocksize")
+    batch, channels, height, width = x.shape
+    if n.step.node.op_type == "SpaceToDepth":
+        split_shape = [batch, channels, height // b, b, width // b, b]
+        order = [0, 3, 5, 1, 2, 4]
+    elif n.attribute("mode", "DCR") == "DCR":
+        split_shape, order = [batch, b, b, channels // (b * b), height, width], [0, 3, 4, 1, 5, 2]
+    else:
+        split_shape, order = [batch, channels // (b * b), b, b, height, width], [0, 1, 4, 2, 5, 3]
+    strides = contiguous_strides(split_shape)
+    emit_strided(n, x, out, [split_shape[d] for d in order], [strides[d] for d in order])
+
+
+@lowering("Pad")
+def pad(n: Lowering) -> None:
+    x, out = n.input(0, *MOVED), n.output(0)
+    rank = len(x.shape)
+    mode = n.attribute("mode", "constant")
+    value: object = n.attribute("value", 0.0)
+    axes = list(range(rank))
+    if n.version < 11:
+        given = list(n.attribute("pads"))
+    else:
+        given = n.known(1, "the padding").reshape(-1).tolist()
+        if n.has_input(2):
+            value = n.known(2, "the value to pad with").reshape(-1)[0]
+        if n.has_input(3):
+            axes = [a % rank for a in n.known(3, "the axes to pad").reshape(-1).tolist()]
+    begins = [0] * rank
+    for position, axis in enumerate(axes):
+        begins[axis] = given[position]
+    lines, place, inside = [], [], []
+    inner, strides = prod(out.shape), contiguous_strides(x.shape)
+    for d, size in enumerate(x.shape):
+        inner //= out.shape[d]
+        if out.shape[d] == 1 and size == 1:
+            continue
+        at = f"i32(i / {inner}u % {out.shape[d]}u) - {begins[d]}" if inner > 1 else f"i32(i % {out.shape[d]}u) - {begins[d]}"
+        lines.append(f"let at{d} = {at};".replace("- -", "+ "))
+        if mode == "constant":
+            inside.append(f"at{d} >= 0 && at{d} < {size}")
+            place.append(f"at{d} * {strides[d]}")
+        else:
+            place.append(f"{_folded(mode, f'at{d}', size)} * {strides[d]}")
+    index = " + ".join(place) or "0"
+    if mode == "constant":
+        fill = literal(int(bool(value)) if x.dtype == np.bool_ else value, x.element)
+        lines.append(f"var value = {fill};")
+        lines.append(f"if ({' && '.join(inside) or 'true'}) {{ value = x[{index}]; }}")
+        lines.append("store(i, value);")
+    else:
+        lines.append(f"store(i, x[{index}]);")
+    title = n.title(x, out, note=f"{mode} before {begins}")
+    n.emit_flat(title, [x.binding("x")], "\n".join(lines), out)
+
+
+def _folded(mode: str, at: str, size: int) -> str:
+    """Text of the input coordinate that an output coordinate outside of the input stands for."""
+    if mode == "edge":
+        return f"clamp({at}, 0, {size - 1})"
+    if mode == "wrap":
+        return f"(({at} % {size} + {size}) % {size})"
+    if size == 1:
+        return "0"
+    period = 2 * (size - 1)  # reflect, over and over where the padding is longer than the input
+    return f"({size - 1} - abs({size - 1} - ({at} % {period} + {period}) % {period}))"
+
+
+@lowering("Trilu")
+def trilu(n: Lowering) -> None:
+    x, out = n.input(0, *MOVED), n.output(0)
+    k = int(n.known(1, "the diagonal").reshape(-1)[0]) if n.has_input(1) else 0
+    rows, columns = x.shape[-2:]
+    k = max(-(rows + columns), min(k, rows + columns))
+    test = ">=" if n.attribute("upper", 1) else "<="
+    column, row = f"i32(i % {columns}u)", f"i32(i / {columns}u % {rows}u)"
+    zero = literal(0, x.element)
+    statements = f"store(i, select({zero}, x[i], {column} {test} {row} + {k}));".replace("+ -", "- ")
+    n.emit_flat(n.title(x, note=f"k {k} {test}"), [x.binding("x")], statements, out)

@@ -1,0 +1,204 @@
+"""Operators that look at a whole row before they write it: softmax and the normalisations.
+
+A row is `length` elements, `stride` apart. Long rows get a workgroup each, which combines partial results in shared
+memory; on software adapters, where barriers are slow, one invocation computes a row unless there are few long ones.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..kernel import WORKGROUP, Binding, Kernel, flat_groups
+from ..lowering import INTERNAL, MICROSOFT, Lowering, Tensor, lowering
+from ..wgsl import literal
+
+ROW_FUNCTIONS = f"""var<workgroup> shared_values: array<f32, {WORKGROUP}>;
+fn row_sum(value: f32, lane: u32) -> f32 {{
+    workgroupBarrier();
+    shared_values[lane] = value;
+    workgroupBarrier();
+    for (var half = {WORKGROUP // 2}u; half > 0u; half = half / 2u) {{
+        if (lane < half) {{ shared_values[lane] += shared_values[lane + half]; }}
+        workgroupBarrier();
+    }}
+    return shared_values[0];
+}}
+fn row_max(value: f32, lane: u32) -> f32 {{
+    workgroupBarrier();
+    shared_values[lane] = value;
+    workgroupBarrier();
+    for (var half = {WORKGROUP // 2}u; half > 0u; half = half / 2u) {{
+        if (lane < half) {{ shared_values[lane] = max_nan(shared_values[lane], shared_values[lane + half]); }}
+        workgroupBarrier();
+    }}
+    return shared_values[0];
+}}"""
+
+ALONE_FUNCTIONS = """fn row_sum(value: f32, lane: u32) -> f32 { return value; }
+fn row_max(value: f32, lane: u32) -> f32 { return value; }"""
+
+
+def emit_rows(
+    n: Lowering, title: str, reads: list[Binding], out: Tensor, rows: int, length: int, base: str, stride: int,
+    statements: str, load: str = "x[at]",
+) -> None:  # fmt: skip
+    """Add a kernel that computes row `row`, whose first element is at `base`.
+
+    In `statements` a line ``each { ... }`` is run for every element ``at`` (its position in the row is ``j``, its
+    value ``value``), and ``row_sum`` and ``row_max`` combine what the invocations of a row have found.
+    """
+    wide = length >= 256 and rows < 64 if n.target.software else length >= 32
+    first, step = ("lane", WORKGROUP) if wide else ("0u", 1)
+    at = "base + j" if stride == 1 else f"base + j * {stride}u"
+    loop = f"for (var j = {first}; j < {length}u; j += {step}u) {{\n    let at = {at};\n    let value = {load};\n   "
+    if wide:
+        head = "let row = wid.x + wid.y * groups.x;\n"
+    else:
+        head = f"let row = gid.x + gid.y * groups.x * {WORKGROUP}u;\n"
+    head += f"if (row >= {rows}u) {{ return; }}\nlet base = {base};\n"
+    body = head + statements.strip("\n").replace("each {", loop)
+    groups = flat_groups(rows, n.target.max_groups, 1 if wide else WORKGROUP)
+    n.emit(
+        Kernel(title, reads, out.value, out.shape, "f32", body, groups,
+               declarations=ROW_FUNCTIONS if wide else ALONE_FUNCTIONS)
+    )  # fmt: skip
+
+
+@lowering("Softmax", "LogSoftmax")
+def softmax(n: Lowering) -> None:
+    x, out = n.input(0), n.output(0, "float32")
+    rank = len(x.shape)
+    if n.version < 13:  # the tensor is seen as a matrix, cut before the axis
+        axis = n.attribute("axis", 1) % max(rank, 1)
+        length, inner = prod(x.shape[axis:]), 1
+    else:
+        axis = n.attribute("axis", -1) % max(rank, 1)
+        length, inner = (x.shape[axis] if rank else 1), prod(x.shape[axis + 1 :])
+    rows = x.size // length
+    base = f"row * {length}u" if inner == 1 else f"row / {inner}u * {length * inner}u + row % {inner}u"
+    log = n.step.node.op_type == "LogSoftmax"
+    write = "value - highest - denominator" if log else "exponential(value - highest) / denominator"
+    statements = f"""
+var part = -infinity();
+each {{ part = max_nan(part, value); }}
+let highest = row_max(part, lane);
+var sum = 0.0;
+each {{ sum += exponential(value - highest); }}
+let denominator = {"logarithm(row_sum(sum, lane))" if log else "row_sum(sum, lane)"};
+each {{ store(at, {write}); }}
+"""
+    title = n.title(x, note=f"axis {axis}")
+    emit_rows(n, title, [x.binding("x")], out, rows, length, base, inner, statements)
+
+
+def _normalise(n: Lowering, centred: bool, epsilon: float, write: str) -> str:
+    """Statements that normalise a row; `write` is the stored expression of ``normal`` at ``at`` and ``j``."""
+    mean = "" if centred else "let mean = 0.0;"
+    if centred:
+        mean = "var sum = 0.0;\neach { sum += value; }\nlet mean = row_sum(sum, lane) / COUNT;"
+    return f"""
+{mean}
+var squares = 0.0;
+each {{ squares += (value - mean) * (value - mean); }}
+let factor = 1.0 / sqrt(row_sum(squares, lane) / COUNT + {literal(epsilon, "f32")});
+each {{
+    let normal = (value - mean) * factor;
+    store(at, {write}); }}
+"""
+
+
+def _over_last(n: Lowering, x: Tensor, axis: int) -> tuple[int, int]:
+    length = prod(x.shape[axis:])
+    return x.size // length, length
+
+
+def _scaled(n: Lowering, length: int, scale: int, bias: int | None) -> tuple[list[Binding], str]:
+    """Bindings of scale and bias over a row, and the text that applies them to ``normal``."""
+    reads, text = [], "normal"
+    for index, name, sign in ((scale, "scale", "*"), (bias, "bias", "+")):
+        if index is None or not n.has_input(index):
+            continue
+        t = n.input(index)
+        if t.size not in (1, length):
+            n.refuse(f"{name} varies from row to row")
+        reads.append(t.binding(name))
+        text += f" {sign} {name}[{'j' if t.size == length else '0'}]"
+    return reads, text
+
+
+@lowering("LayerNormalization", "RMSNormalization")
+@lowering("LayerNormalization", "SimplifiedLayerNormalization", domain=INTERNAL)
+@lowering("SimplifiedLayerNormalization", domain=MICROSOFT)
+def layer_normalization(n: Lowering) -> None:
+    n.single_output()
+    x, out = n.input(0), n.output(0, "float32")
+    axis = n.attribute("axis", -1) % len(x.shape)
+    rows, length = _over_last(n, x, axis)
+    centred = n.step.node.op_type == "LayerNormalization"
+    reads, write = _scaled(n, length, 1, 2 if centred else None)
+    statements = _normalise(n, centred, n.attribute("epsilon", 1e-5), write).replace("COUNT", f"f32({length}u)")
+    title = n.title(x, note=f"axis {axis}")
+    emit_rows(n, title, [x.binding("x"), *reads], out, rows, length, f"row * {length}u", 1, statements)
+
+
+# com.microsoft registers SimplifiedLayerNormalization in the default domain too.
+lowering("SimplifiedLayerNormalization")(layer_normalization)
+
+
+@lowering("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MICROSOFT)
+def skip_layer_normalization(n: Lowering) -> None:
+    """The sum of input, skip and bias, normalised over the last dimension."""
+    n.single_output()
+    centred = n.step.node.op_type == "SkipLayerNormalization"
+    x, skip, out = n.input(0), n.input(1), n.output(0, "float32")
+    if skip.shape != x.shape:
+        n.refuse("a skip that is broadcast has no GPU kernel")
+    length = x.shape[-1]
+    reads, write = _scaled(n, length, 2, 3 if centred else None)
+    reads = [x.binding("x"), skip.binding("skip"), *reads]
+    load = "x[at] + skip[at]"
+    bias_index = 4 if centred else 3
+    if n.has_input(bias_index):
+        reads.append(n.input(bias_index).binding("added"))
+        load += " + added[j]"
+    statements = _normalise(n, centred, n.attribute("epsilon", 1e-5), write).replace("COUNT", f"f32({length}u)")
+    emit_rows(n, n.title(x), reads, out, x.size // length, length, f"row * {length}u", 1, statements, load)
+
+
+@lowering("InstanceNormalization", "GroupNormalization")
+def group_normalization(n: Lowering) -> None:
+    x, out = n.input(0), n.output(0, "float32")
+    channels, inner = x.shape[1], prod(x.shape[2:])
+    groups = channels if n.step.node.op_type == "InstanceNormalization" else n.attribute("num_groups")
+    length = channels // groups * inner
+    rows = x.shape[0] * groups
+    scale, bias = n.input(1), n.input(2)
+    if scale.size == channels:
+        which = f"row % {groups}u * {channels // groups}u + j / {inner}u"
+    elif scale.size == groups:
+        which = f"row % {groups}u"
+    else:
+        n.refuse("scale is neither per channel nor per group")
+    write = f"normal * scale[{which}] + bias[{which}]"
+    statements = _normalise(n, True, n.attribute("epsilon", 1e-5), write).replace("COUNT", f"f32({length}u)")
+    reads = [x.binding("x"), scale.binding("scale"), bias.binding("bias")]
+    title = n.title(x, note=f"groups {groups}")
+    emit_rows(n, title, reads, out, rows, length, f"row * {length}u", 1, statements)
+
+
+@lowering("LpNormalization")
+def lp_normalization(n: Lowering) -> None:
+    x, out = n.input(0), n.output(0, "float32")
+    axis, p = n.attribute("axis", -1) % len(x.shape), n.attribute("p", 2)
+    length, inner = x.shape[axis], prod(x.shape[axis + 1 :])
+    base = f"row * {length}u" if inner == 1 else f"row / {inner}u * {length * inner}u + row % {inner}u"
+    norm = "sqrt(total)" if p == 2 else "total"
+    statements = f"""
+var sum = 0.0;
+each {{ sum += {"value * value" if p == 2 else "abs(value)"}; }}
+let total = row_sum(sum, lane);
+let norm = {norm};
+each {{ store(at, select(value / norm, 0.0, norm == 0.0)); }}
+"""
+    title = n.title(x, note=f"axis {axis} p {p}")
+    emit_rows(n, title, [x.binding("x")], out, x.size // length, length, base, inner, statements)

@@ -1,0 +1,119 @@
+"""Reductions over any axes, and the global pools that are reductions."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..kernel import WORKGROUP, Kernel, flat_groups
+from ..lowering import Lowering, Tensor, lowering
+from ..wgsl import contiguous_strides, index_expression
+
+# start, element, combination of `total` and `value`, end
+FORMS: dict[str, tuple[str, str, str, str]] = {
+    "ReduceSum": ("{zero}", "{x}", "{a} + {b}", "{total}"),
+    "ReduceMean": ("{zero}", "{x}", "{a} + {b}", "{total} / {count}"),
+    "ReduceMax": ("-infinity()", "{x}", "max_nan({a}, {b})", "{total}"),
+    "ReduceMin": ("infinity()", "{x}", "min_nan({a}, {b})", "{total}"),
+    "ReduceProd": ("{one}", "{x}", "{a} * {b}", "{total}"),
+    "ReduceL1": ("{zero}", "abs({x})", "{a} + {b}", "{total}"),
+    "ReduceL2": ("{zero}", "{x} * {x}", "{a} + {b}", "sqrt({total})"),
+    "ReduceSumSquare": ("{zero}", "{x} * {x}", "{a} + {b}", "{total}"),
+    "ReduceLogSum": ("{zero}", "{x}", "{a} + {b}", "logarithm({total})"),
+}
+INTEGER_FORMS = {
+    "ReduceSum": FORMS["ReduceSum"],
+    "ReduceProd": FORMS["ReduceProd"],
+    "ReduceL1": FORMS["ReduceL1"],
+    "ReduceSumSquare": FORMS["ReduceSumSquare"],
+    "ReduceMax": ("i32(-2147483648)", "{x}", "max({a}, {b})", "{total}"),
+    "ReduceMin": ("2147483647", "{x}", "min({a}, {b})", "{total}"),
+}
+
+
+@lowering(*FORMS, "ReduceLogSumExp")
+def reduce(n: Lowering) -> None:
+    name = n.step.node.op_type
+    x, out = n.input(0, "float32", "int32"), n.output(0, "float32", "int32")
+    rank = len(x.shape)
+    axes = n.attribute("axes")
+    if axes is None and n.has_input(1):
+        axes = n.known(1, "the list of axes").reshape(-1).tolist()
+    if not axes:
+        if n.attribute("noop_with_empty_axes", 0):
+            n.refuse("a reduction over no axes has no GPU kernel")
+        axes = list(range(rank))
+    emit_reduction(n, name, x, out, sorted({int(a) % rank for a in axes} if rank else set()))
+
+
+@lowering("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(n: Lowering) -> None:
+    x, out = n.input(0), n.output(0, "float32")
+    name = "ReduceMean" if n.step.node.op_type == "GlobalAveragePool" else "ReduceMax"
+    emit_reduction(n, name, x, out, list(range(2, len(x.shape))))
+
+
+def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[int]) -> None:
+    if x.dtype.kind == "i" and name not in INTEGER_FORMS:
+        n.refuse(f"{name} of integers has no GPU kernel")
+    strides = contiguous_strides(x.shape)
+    kept = [d for d in range(len(x.shape)) if d not in axes]
+    count = prod(x.shape[d] for d in axes)
+    base = index_expression([x.shape[d] for d in kept], [strides[d] for d in kept], 0, "o")
+    offset = index_expression([x.shape[d] for d in axes], [strides[d] for d in axes], 0, "r")
+    load = f"x[base + {offset}]" if offset != "0u" else "x[base]"
+    if name == "ReduceLogSumExp":
+        passes = [
+            ("highest", FORMS["ReduceMax"]),
+            ("total", ("0.0", "exponential({x} - shift)", "{a} + {b}", "shift + logarithm({total})")),
+        ]
+    else:
+        passes = [("total", (INTEGER_FORMS if x.dtype.kind == "i" else FORMS)[name])]
+    wide = count >= (1024 if n.target.software else 128)
+    numbers = {"zero": "0", "one": "1"} if x.element == "i32" else {"zero": "0.0", "one": "1.0"}
+    body, declarations = [f"let base = {base};"], ""
+    first, step = ("lane", WORKGROUP) if wide else ("0u", 1)
+    finish = ""
+    for number, (variable, (start, element, combine, finish)) in enumerate(passes):
+        body += [
+            f"var {variable} = {start.format(**numbers)};",
+            f"for (var r = {first}; r < {count}u; r += {step}u) {{",
+            f"    let value{number} = {load};",
+            f"    {variable} = {combine.format(a=variable, b=element.format(x=f'value{number}'))};",
+            "}",
+        ]
+        if wide:
+            body.append(f"{variable} = gather{number}({variable}, lane);")
+            declarations += _gather(number, x.element, combine)
+        if variable == "highest":
+            # Where the highest is infinite or NaN, x - highest would be NaN for it too.
+            body.append("let shift = select(highest, 0.0, is_inf(highest));")
+    store = f"store(o, {finish.format(total='total', count=f'f32({count}u)')});"
+    title = n.title(x, note=f"over axes {axes}")
+    groups = flat_groups(out.size, n.target.max_groups, 1 if wide else WORKGROUP)
+    if wide:
+        head = ["let o = wid.x + wid.y * groups.x;", f"if (o >= {out.size}u) {{ return; }}"]
+        lines = [*head, *body, f"if (lane == 0u) {{ {store} }}"]
+    else:
+        head = [f"let o = gid.x + gid.y * groups.x * {WORKGROUP}u;", f"if (o >= {out.size}u) {{ return; }}"]
+        lines = [*head, *body, store]
+    n.emit(
+        Kernel(title, [x.binding("x")], out.value, out.shape, out.element, "\n".join(lines), groups,
+               declarations=declarations)
+    )  # fmt: skip
+
+
+def _gather(number: int, element: str, combine: str) -> str:
+    """A WGSL function that combines one value of every invocation of the workgroup, as a tree."""
+    return f"""var<workgroup> shared{number}: array<{element}, {WORKGROUP}>;
+fn gather{number}(value: {element}, lane: u32) -> {element} {{
+    shared{number}[lane] = value;
+    workgroupBarrier();
+    for (var half = {WORKGROUP // 2}u; half > 0u; half = half / 2u) {{
+        if (lane < half) {{
+            shared{number}[lane] = {combine.format(a=f"shared{number}[lane]", b=f"shared{number}[lane + half]")};
+        }}
+        workgroupBarrier();
+    }}
+    return shared{number}[0];
+}}
+"""

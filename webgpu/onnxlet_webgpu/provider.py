@@ -1,0 +1,142 @@
+"""The WebGPU execution provider: compute shaders on the desktop through `wgpu`, in pages through `navigator.gpu`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from onnxlet.errors import ProviderError
+from onnxlet.providers.base import Executable, ProviderInfo, Segment, Step
+
+if TYPE_CHECKING:
+    from .device import Device
+
+NAME = "WebGpuExecutionProvider"
+
+
+class WebGpuProvider:
+    """One session's GPU: a device, its pipelines and its memory."""
+
+    name = NAME
+
+    def __init__(self, device: Device):
+        from .memory import Arena, Pool, Weights
+
+        self.device = device
+        self.pool = Pool(device)
+        self.arena = Arena(self.pool)
+        self.weights = Weights(device)
+
+    @property
+    def adapter_info(self) -> dict[str, Any]:
+        """What the adapter says about itself: vendor, architecture, device, description."""
+        return self.device.adapter_info
+
+    def supports(self, step: Step) -> str | None:
+        """`None` if there are kernels for exactly this step, else why not."""
+        from .lowering import Refusal, lower
+
+        try:
+            lower(step, self.device.target)
+        except Refusal as refusal:
+            return str(refusal)
+        return None
+
+    def compile(self, segment: Segment) -> Executable:
+        """Make a segment's kernels, upload its weights, and begin to compile its shaders."""
+        from .executable import GpuExecutable
+
+        self.device.check()
+        return GpuExecutable(segment, self.device, self.pool, self.arena, self.weights)
+
+    def wait(self, awaitable: Awaitable[Any]) -> Any:
+        """Block until an awaitable is done. Raises `ProviderError` where the host can't block."""
+        return _block(awaitable, "the asynchronous form: `await session.run_async(...)`")
+
+    def memory_stats(self) -> dict[str, int]:
+        """Bytes on the device: weights, scratch shared by all segments, other buffers in use, and kept for reuse."""
+        arena = self.arena.nbytes
+        parts = {
+            "weights": self.weights.nbytes,
+            "arena": arena,
+            "other": self.pool.used_bytes - arena,
+            "pooled": self.pool.free_bytes,
+        }
+        return {**parts, "total": sum(parts.values())}
+
+    def close(self) -> None:
+        """Free everything on the device, and the device."""
+        self.weights.close()
+        self.pool.close()
+        self.device.close()
+
+
+def _block(awaitable: Awaitable[Any], remedy: str) -> Any:
+    """Wait for an awaitable without `await`: through JavaScript promise integration in a browser."""
+    if sys.platform != "emscripten":
+        from .device import finish
+
+        return finish(awaitable)  # type: ignore[arg-type]
+    from pyodide.ffi import can_run_sync, run_sync  # type: ignore[import-not-found]
+
+    if can_run_sync():
+        return run_sync(awaitable)
+    if hasattr(awaitable, "close"):
+        awaitable.close()  # type: ignore[attr-defined]  # a coroutine that nobody will await
+    raise ProviderError(
+        "waiting for the GPU is not possible here: this browser has no JavaScript promise integration (JSPI), or "
+        f"Python was called from JavaScript synchronously. Use {remedy}"
+    )
+
+
+@lru_cache(maxsize=1)
+def available() -> str | None:
+    """`None` if a GPU can be used here, else why not. In a browser only creation tells whether there is an adapter."""
+    from .device import no_adapter
+
+    if sys.platform == "emscripten":
+        import js  # type: ignore[import-not-found]
+
+        if getattr(js.navigator, "gpu", None) is None:
+            return (
+                "this browser has no WebGPU (navigator.gpu is missing): it is too old, or the page is not secure "
+                "(https or localhost)"
+            )
+        return None
+    try:
+        import wgpu
+    except ImportError:
+        return "the wgpu package is not installed: pip install onnxlet[webgpu]"
+    try:
+        adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+    except Exception as error:
+        return no_adapter(error)
+    return no_adapter() if adapter is None else None
+
+
+def create(options: Mapping[str, Any]) -> WebGpuProvider:
+    """A provider on a new device. In a browser this needs JSPI; `create_async` works everywhere."""
+    return _block(create_async(options), "`await InferenceSession.create(...)`")
+
+
+async def create_async(options: Mapping[str, Any]) -> WebGpuProvider:
+    """A provider on a new device. Raises `ProviderError` where there is none. For the options see `request_device`."""
+    from .device import request_device
+
+    reason = available() if sys.platform == "emscripten" else _without_wgpu()
+    if reason is not None:
+        raise ProviderError(reason)
+    return WebGpuProvider(await request_device(options))
+
+
+def _without_wgpu() -> str | None:
+    try:
+        import wgpu  # noqa: F401
+    except ImportError:
+        return "the wgpu package is not installed: pip install onnxlet[webgpu]"
+    return None
+
+
+PROVIDER = ProviderInfo(NAME, ("webgpu",), available, create, create_async)

@@ -39,6 +39,19 @@ OPERATIONS = {
     "log_sum": lambda x, axis: np.log(x.sum(axis)),
     "log_sum_exp": logarithm_of_sum_of_exponentials,
 }
+NEUTRAL = {
+    "sum": 0,
+    "mean": np.nan,
+    "max": -np.inf,
+    "min": np.inf,
+    "prod": 1,
+    "l1": 0,
+    "l2": 0,
+    "sum_square": 0,
+    "log_sum": -np.inf,
+    "log_sum_exp": -np.inf,
+}
+"""What an empty axis gives."""
 CODES = {name: code for code, name in enumerate(OPERATIONS)}
 
 
@@ -80,9 +93,8 @@ def test_nan_and_infinity(bench: Workbench, name: str, inner: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
-    [("sum", 0), ("mean", np.nan), ("max", -np.inf), ("min", np.inf), ("prod", 1), ("l1", 0), ("l2", 0), ("sum_square", 0),
-     ("log_sum", -np.inf), ("log_sum_exp", -np.inf)],
-)  # fmt: skip
+    list(NEUTRAL.items()),
+)
 def test_empty_axis(bench: Workbench, name: str, wanted: float) -> None:
     for inner in (1, 5):
         np.testing.assert_array_equal(

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from onnxlet.errors import ProviderError, SessionClosedError
-from onnxlet.providers.base import Segment, Step
+from onnxlet.providers.base import ProviderInfo, Segment, Step
 
 from .engine import Engine
 from .lowering import Refused, find
@@ -65,5 +65,9 @@ def create(options: Mapping[str, Any]) -> KernelProvider:
 
 
 async def create_async(options: Mapping[str, Any]) -> KernelProvider:
-    """Like `create`."""
-    return create(options)
+    """Like `create`; in a page the kernels are compiled without blocking it."""
+    return KernelProvider(await Engine.create_async())
+
+
+PROVIDER = ProviderInfo(NAME, ("cpu", "wasm"), available, create, create_async)
+"""What the registry finds."""

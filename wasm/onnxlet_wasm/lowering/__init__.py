@@ -1,9 +1,9 @@
 """How each operator becomes kernel calls, by family."""
 
-from . import conv, elementwise, gemm, index, movement, normalize, pool
+from . import conv, elementwise, gemm, index, movement, normalize, pool, reduce
 from .registry import Refused, find, lower, lowered_operators
 
-FAMILIES = (conv, elementwise, gemm, index, movement, normalize, pool)
+FAMILIES = (conv, elementwise, gemm, index, movement, normalize, pool, reduce)
 """The modules whose import registers the operators."""
 
 __all__ = ["FAMILIES", "Refused", "find", "lower", "lowered_operators"]

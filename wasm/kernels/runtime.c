@@ -35,3 +35,11 @@ EXPORT int processor_level(void) {
 #else
 EXPORT int processor_level(void) { return 0; }
 #endif
+
+#ifdef _WIN32
+// The library needs nothing of a C runtime, so this is all that Windows calls when it loads: "go on".
+int DllMainCRTStartup(void *library, unsigned reason, void *reserved) {
+    (void)library, (void)reason, (void)reserved;
+    return 1;
+}
+#endif

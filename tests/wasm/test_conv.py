@@ -67,12 +67,11 @@ def depthwise(bench: Workbench, x, w, window: Window, bias=None, activation=0, l
     return bench.get(y)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize(
+    ("size", "window"), [(s, w) for s in SIZES for w in WINDOWS if min(w.output(s[1], s[2])) > 0], ids=str
+)
 def test_conv(bench, size, window):
     batch, h, width, c, oc, groups = size
-    if min(window.output(h, width)) < 1:
-        pytest.skip("the window is larger than the image")
     rng = np.random.default_rng(c)
     x, w, bias = random(rng, batch, h, width, c), random(rng, oc, c // groups, *window.size), random(rng, oc)
     expected = convolve(x, w, window, groups) + bias

@@ -57,8 +57,8 @@ def gemm(bench: Workbench, a, b, bias=None, residual=None, activation=0, low=-0.
     c = bench.out((m, n + spare))
     before = bench.get(c).copy()
     bench.call(
-        "gemm", units=pieces.gemm(m, n), a=bench.put(wide), lda=k + spare, b=bench.put(pack(bench, b)), c=c, ldc=n + spare,
-        m=m, n=n, k=k, bias=0 if bias is None else bench.put(bias),
+        "gemm", units=pieces.gemm(m, n), a=bench.put(wide), lda=k + spare, b=bench.put(pack(bench, b)), c=c,
+        ldc=n + spare, m=m, n=n, k=k, bias=0 if bias is None else bench.put(bias),
         residual=0 if residual is None else bench.put(residual), ldr=n, activation=activation, low=low, high=high,
     )  # fmt: skip
     result = bench.get(c)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -45,14 +46,16 @@ class Workbench:
         dtype, shape, nbytes = self._outputs[address]
         for side, start in (("before", address - GUARD), ("after", address + nbytes)):
             guard = self.engine.read(start, np.uint8, (GUARD,))
-            assert (guard == GUARD_BYTE).all(), f"the kernel wrote {side} its output, at {np.flatnonzero(guard != 0xA5)}"
+            assert (guard == GUARD_BYTE).all(), (
+                f"the kernel wrote {side} its output, at {np.flatnonzero(guard != 0xA5)}"
+            )
         return self.engine.read(address, dtype, shape)
 
     def call(self, kernel: str, *, units: int, scratch: int = 0, **fields: int | float) -> None:
         """Run a kernel: in uneven pieces, the last one first, then whole, which must give the same bytes."""
         cuts = sorted({0, units // 3, units // 3 + 1, units - units // 5, units} - {units + 1})
-        pieces = list(zip(cuts, cuts[1:], strict=False))[::-1]
-        self.engine.call(kernel, units=units, scratch=scratch, pieces=pieces, **fields)
+        pieces = list(itertools.pairwise(cuts))[::-1]
+        self.engine.call_pieces(kernel, units, pieces, scratch, fields)
         outputs = [a for a in self._outputs if a in fields.values()]
         in_pieces = {a: self.get(a).tobytes() for a in outputs}
         for a in outputs:

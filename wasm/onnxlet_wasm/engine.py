@@ -44,7 +44,7 @@ class Host(Protocol):
     """Kernels and the memory they see. Addresses are the kernels' own; every block is 64-byte aligned and followed by
     at least 64 bytes that may be read."""
 
-    descriptions: Sequence[str]
+    descriptions: list[str]
     """Of every kernel, in order: "name: argument, argument, ..."."""
 
     def alloc(self, nbytes: int) -> int: ...
@@ -73,12 +73,11 @@ class Engine:
             self.fields[name] = index, tuple(arguments.split(", "))
         self._call_words = HEADER_WORDS + max(len(names) for _, names in self.fields.values())
         self._call_tape = host.alloc(8 * self._call_words)
-        # Known to be there in all hosts, so bound once: these are called at every run.
+        # Bound once: these are called at every run.
         self.alloc = host.alloc
         self.free = host.free
         self.zero = host.zero
         self.run = host.run
-        self.stats = host.stats
 
     @staticmethod
     def available() -> str | None:
@@ -122,13 +121,147 @@ class Engine:
                     self.host.write_js(address, array, offset, data.nbytes)
                     return
             data = data.numpy()
+        if not data.flags.c_contiguous:
+            data = np.ascontiguousarray(data)
+        if data.dtype.kind == "V":  # ml_dtypes: a type that buffers can't name
+            data = data.reshape(-1).view(np.uint8)
         if data.nbytes:
-            self.host.write(address, data if data.flags.c_contiguous else np.ascontiguousarray(data))
+            self.host.write(address, data)
 
     def read(self, address: int, dtype: Any, shape: Sequence[int]) -> np.ndarray:
         """A copy of what lies at `address`, as an array."""
         out = np.empty(shape, dtype)
-        self.read_into(address, out)
+        self.read_into(address, out.reshape(-1).view(np.uint8) if out.dtype.kind == "V" else out)
+        return out
+
+    def read_into(self, address: int, out: np.ndarray) -> None:
+        """Copy what lies at `address` into a contiguous array."""
+        if not out.flags.c_contiguous:
+            raise ValueError("read_into needs a contiguous array")
+        if out.nbytes:
+            self.host.read_into(address, out)
+
+    def words(self, kernel: str, units: int, grain: int, values: dict[str, int | float]) -> list[int]:
+        """One operation of a tape. A Python float stands for the bits of a float32. Raises `ProviderError` where the
+        kernel is unknown or its arguments are not exactly the named ones."""
+        known = self.fields.get(kernel)
+        if known is None:
+            raise ProviderError(
+                f"no kernel {kernel!r} in the compiled library: rebuild it (python -m onnxlet_wasm.build)"
+            )
+        index, names = known
+        if len(values) != len(names) or any(name not in values for name in names):
+            missing, extra = [n for n in names if n not in values], [n for n in values if n not in names]
+            raise ProviderError(f"kernel {kernel!r} takes {', '.join(names)}; missing: {missing}, unknown: {extra}")
+        words = [index, HEADER_WORDS + len(names), units, grain]
+        for name in names:
+            value = values[name]
+            words.append(f32(value) if isinstance(value, float) else int(value))
+        return words
+
+    def call(self, kernel: str, *, units: int, grain: int = 1, scratch: int = 0, **fields: int | float) -> None:
+        """Run one kernel now. `scratch` is how many bytes of scratch memory it needs."""
+        self.call_pieces(kernel, units, None, scratch, fields)
+
+    def call_pieces(
+        self,
+        kernel: str,
+        units: int,
+        pieces: Sequence[tuple[int, int]] | None,
+        scratch: int,
+        fields: dict[str, int | float],
+    ) -> None:
+        """As `call`, but the given ranges of units one after the other, where there are any, as threads would."""
+        words = self.words(kernel, units, 1, fields)
+        self.write(self._call_tape, np.array(words, np.int64))
+        space = self.alloc(scratch) if scratch else 0
+        try:
+            if pieces is None:
+                self.run(self._call_tape, len(words), space)
+            else:
+                for begin, end in pieces:
+                    self.host.run_piece(self._call_tape, begin, end, space)
+        finally:
+            if space:
+                self.free(space, scratch)
+
+    def stats(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Engine:
+    """Kernels with a memory of their own; one per session.
+
+    `fields` maps a kernel's name to its number and the names of its arguments.
+    """
+
+    def __init__(self, host: Host):
+        self.host = host
+        self.fields: dict[str, tuple[int, tuple[str, ...]]] = {}
+        for index, description in enumerate(host.descriptions):
+            name, _, arguments = description.partition(": ")
+            self.fields[name] = index, tuple(arguments.split(", "))
+        self._call_words = HEADER_WORDS + max(len(names) for _, names in self.fields.values())
+        self._call_tape = host.alloc(8 * self._call_words)
+        # Bound once: these are called at every run.
+        self.alloc = host.alloc
+        self.free = host.free
+        self.zero = host.zero
+        self.run = host.run
+
+    @staticmethod
+    def available() -> str | None:
+        """`None` where the kernels can run, else the reason why not."""
+        if IN_BROWSER:
+            from . import browser
+
+            return browser.available()
+        from . import native
+
+        return native.available()
+
+    @classmethod
+    def create(cls, relaxed: bool | None = None) -> Engine:
+        """Load the kernels. `relaxed` chooses between the builds: with relaxed SIMD (natively: AVX2 and fused
+        multiply-add) or without; by default the faster one that the machine has. Raises `ProviderError`."""
+        if IN_BROWSER:
+            from . import browser
+
+            return cls(browser.create_host(relaxed))
+        from . import native
+
+        return cls(native.NativeHost(relaxed))
+
+    @classmethod
+    async def create_async(cls, relaxed: bool | None = None) -> Engine:
+        """As `create`; in a browser the kernels are compiled without blocking the page."""
+        if IN_BROWSER:
+            from . import browser
+
+            return cls(await browser.create_host_async(relaxed))
+        return cls.create(relaxed)
+
+    def write(self, address: int, data: np.ndarray | Tensor) -> None:
+        """Copy an array's elements (row-major), or a tensor's from where they lie, to `address`."""
+        if not isinstance(data, np.ndarray):
+            if data.location is not None:
+                source, offset = data.location
+                array = getattr(source, "js", None)
+                if array is not None:
+                    self.host.write_js(address, array, offset, data.nbytes)
+                    return
+            data = data.numpy()
+        if not data.flags.c_contiguous:
+            data = np.ascontiguousarray(data)
+        if data.dtype.kind == "V":  # ml_dtypes: a type that buffers can't name
+            data = data.reshape(-1).view(np.uint8)
+        if data.nbytes:
+            self.host.write(address, data)
+
+    def read(self, address: int, dtype: Any, shape: Sequence[int]) -> np.ndarray:
+        """A copy of what lies at `address`, as an array."""
+        out = np.empty(shape, dtype)
+        self.read_into(address, out.reshape(-1).view(np.uint8) if out.dtype.kind == "V" else out)
         return out
 
     def read_into(self, address: int, out: np.ndarray) -> None:
@@ -181,9 +314,15 @@ class Engine:
             if space:
                 self.free(space, scratch)
 
+    def stats(self) -> int:
+        """Bytes of memory held now, 0 once closed."""
+        return self.host.stats()
+
     def close(self) -> None:
         """Give all memory back. The engine can't be used any more."""
         self.host.close()
+        for name in ("alloc", "free", "zero", "run"):  # they may keep the memory alive
+            self.__dict__.pop(name, None)
 
 
 class Tape:

@@ -124,7 +124,7 @@ def _time_product(host: BrowserHost) -> float:
     best, end = float("inf"), perf_counter() + 0.01
     while (start := perf_counter()) < end:
         for _ in range(4):
-            engine.call("gemm", units=n // 12, **fields)
+            engine.call_pieces("gemm", n // 12, None, 0, fields)
         best = min(best, perf_counter() - start)
     return best
 

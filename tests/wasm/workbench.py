@@ -60,7 +60,7 @@ class Workbench:
         in_pieces = {a: self.get(a).tobytes() for a in outputs}
         for a in outputs:
             self.engine.write(a, np.full(self._outputs[a][2], UNWRITTEN, np.uint8))
-        self.engine.call(kernel, units=units, scratch=scratch, **fields)
+        self.engine.call_pieces(kernel, units, None, scratch, fields)
         for a in outputs:
             assert self.get(a).tobytes() == in_pieces[a], f"{kernel}: results depend on how the work is cut"
 

@@ -33,6 +33,10 @@ def i64(*values: Any) -> np.ndarray:
     return np.array(values[0] if len(values) == 1 else values, np.int64)
 
 
+def of(dtype: str, values: Any) -> np.ndarray:
+    return np.array(values, dtype)
+
+
 def same(got: Any, expected: Any, dtype: Any = None) -> None:
     """Exactly equal, NaN to NaN, with the element type `dtype` (by default that of `expected`)."""
     expected = np.asarray(expected)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.core.ops.calling import call, f32, i64, same
+from tests.core.ops.calling import call, f32, of, same
 
 X = f32(-1000, -2, -0.5, 0, 0.5, 2, 1000)
 
@@ -18,7 +18,7 @@ def test_selu_has_shorter_constants_at_first():
 
 def test_piecewise():
     near(call("Relu", 14, X), np.maximum(X, 0))
-    same(call("Relu", 14, np.int8([-3, 4])), np.int8([0, 4]))
+    same(call("Relu", 14, of("int8", [-3, 4])), of("int8", [0, 4]))
     near(call("LeakyRelu", 16, f32(-2, 3)), [-0.02, 3])
     near(call("Elu", 6, f32(-1, 3), alpha=2.0), [2 * (np.exp(-1) - 1), 3])
     near(call("Celu", 12, f32(-1, 3), alpha=2.0), [2 * (np.exp(-0.5) - 1), 3])
@@ -26,12 +26,12 @@ def test_piecewise():
     near(call("HardSigmoid", 6, f32(-3, 0, 1, 3)), [0, 0.5, 0.7, 1])
     near(call("HardSwish", 14, f32(-4, -1, 3, 4)), [0, -1 / 3, 3, 4])
     near(call("Shrink", 9, f32(-2, -1, 1, 2), lambd=1.5, bias=1.5), [-0.5, 0, 0, 0.5])
-    same(call("Shrink", 9, np.int32([-3, 1, 3]), lambd=1.5, bias=1.0), np.int32([-2, 0, 2]))
+    same(call("Shrink", 9, of("int32", [-3, 1, 3]), lambd=1.5, bias=1.0), of("int32", [-2, 0, 2]))
 
 
 def test_smooth_ones_at_the_extremes():
     near(call("Sigmoid", 13, f32(-1000, 0, 1000)), [0, 0.5, 1])
-    same(call("Sigmoid", 13, f32(-100)) > 0, np.array(True))
+    assert call("Sigmoid", 13, f32(-100)) > 0
     near(call("Softplus", 1, f32(-1000, 0, 1000)), [0, np.log(2), 1000])
     near(call("Softsign", 1, f32(-3, 0, 1)), [-0.75, 0, 0.5])
     near(call("Mish", 18, f32(-1000, 0, 1000)), [0, 0, 1000])
@@ -52,7 +52,7 @@ def test_prelu_slopes_go_with_channels_before_opset_7():
     same(call("PRelu", 6, x, f32(2, 3)), f32([[[-2, -2], [-3, -3]]]))
     same(call("PRelu", 6, x, f32([5])), 5 * x)
     same(call("PRelu", 7, x, f32(2, 3)), f32([[[-2, -3], [-2, -3]]]))
-    same(call("PRelu", 9, np.int32([-4, 4]), np.int32([2, 2])), np.int32([-8, 4]))
+    same(call("PRelu", 9, of("int32", [-4, 4]), of("int32", [2, 2])), of("int32", [-8, 4]))
 
 
 def test_softmax_flattens_before_opset_13():
@@ -92,4 +92,3 @@ def test_wrong_arguments():
         call("Gelu", 20, f32(1), approximate="fast")
     with pytest.raises(ValueError, match="one shape"):
         call("SwiGLU", 28, f32(1, 2), f32(1))
-    assert i64(1).shape == ()

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.core.ops.calling import call, f32, i64, same
+from tests.core.ops.calling import call, f32, i64, of, same
 
 
 def test_old_broadcasting():
@@ -24,19 +24,19 @@ def test_comparisons_with_nan_are_false():
 
 
 def test_bits():
-    a, b = np.uint8([12, 5]), np.uint8([10, 3])
-    same(call("BitwiseAnd", 18, a, b), np.uint8([8, 1]))
-    same(call("BitwiseOr", 18, a, b), np.uint8([14, 7]))
-    same(call("BitwiseXor", 18, a, b), np.uint8([6, 6]))
-    same(call("BitwiseNot", 18, np.int8([0, -5])), np.int8([-1, 4]))
+    a, b = of("uint8", [12, 5]), of("uint8", [10, 3])
+    same(call("BitwiseAnd", 18, a, b), of("uint8", [8, 1]))
+    same(call("BitwiseOr", 18, a, b), of("uint8", [14, 7]))
+    same(call("BitwiseXor", 18, a, b), of("uint8", [6, 6]))
+    same(call("BitwiseNot", 18, of("int8", [0, -5])), of("int8", [-1, 4]))
 
 
 def test_bit_shift():
-    x, amount = np.uint8([16, 4, 1, 255]), np.uint8([1, 2, 8, 9])
-    same(call("BitShift", 11, x, amount, direction="RIGHT"), np.uint8([8, 1, 0, 0]))
-    same(call("BitShift", 11, x, amount, direction="LEFT"), np.uint8([32, 16, 0, 0]))
-    x, amount = np.int8([-7, -7, 64, 5, -1]), np.int8([1, 100, 1, -1, -1])
-    same(call("BitShift", 28, x, amount, direction="RIGHT"), np.int8([-4, -1, 32, 0, -1]))
-    same(call("BitShift", 28, x, amount, direction="LEFT"), np.int8([-14, 0, -128, 0, 0]))
+    x, amount = of("uint8", [16, 4, 1, 255]), of("uint8", [1, 2, 8, 9])
+    same(call("BitShift", 11, x, amount, direction="RIGHT"), of("uint8", [8, 1, 0, 0]))
+    same(call("BitShift", 11, x, amount, direction="LEFT"), of("uint8", [32, 16, 0, 0]))
+    x, amount = of("int8", [-7, -7, 64, 5, -1]), of("int8", [1, 100, 1, -1, -1])
+    same(call("BitShift", 28, x, amount, direction="RIGHT"), of("int8", [-4, -1, 32, 0, -1]))
+    same(call("BitShift", 28, x, amount, direction="LEFT"), of("int8", [-14, 0, -128, 0, 0]))
     with pytest.raises(ValueError, match="LEFT or RIGHT"):
         call("BitShift", 11, x, amount, direction="UP")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.core.ops.calling import call, f32, i64, same
+from tests.core.ops.calling import call, f32, i64, of, same
 
 X = f32([[1, 2, 3], [4, 5, 6]])
 NAMES = ["Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"]
@@ -43,25 +43,25 @@ def test_empty_sets():
     for name, value in values.items():
         same(call(f"Reduce{name}", 18, x, i64([1]), keepdims=0), f32(value, value))
     assert np.isnan(call("ReduceMean", 18, x)).all()
-    same(call("ReduceMax", 18, np.zeros((0,), np.int8)), np.int8([-128]))
-    same(call("ReduceMin", 18, np.zeros((0,), np.uint8)), np.uint8([255]))
+    same(call("ReduceMax", 18, np.zeros((0,), np.int8)), of("int8", [-128]))
+    same(call("ReduceMin", 18, np.zeros((0,), np.uint8)), of("uint8", [255]))
     same(call("ReduceMax", 20, np.zeros((0,), bool)), np.array([False]))
 
 
 def test_types():
     same(call("ReduceMax", 20, np.array([[True, False], [False, False]]), i64([1])), np.array([[True], [False]]))
-    same(call("ReduceSum", 13, np.int32([2**31 - 1, 1])), np.int32([-(2**31)]))
-    same(call("ReduceMean", 18, np.int32([-3, 0])), np.int32([-1]))
-    same(call("ReduceMean", 18, np.int32([2**31 - 1, 2**31 - 1])), np.int32([2**31 - 1]))
-    same(call("ReduceL2", 18, np.int32([3, -4])), np.int32([5]))
+    same(call("ReduceSum", 13, of("int32", [2**31 - 1, 1])), of("int32", [-(2**31)]))
+    same(call("ReduceMean", 18, of("int32", [-3, 0])), of("int32", [-1]))
+    same(call("ReduceMean", 18, of("int32", [2**31 - 1, 2**31 - 1])), of("int32", [2**31 - 1]))
+    same(call("ReduceL2", 18, of("int32", [3, -4])), of("int32", [5]))
     same(call("ReduceMax", 18, f32(1, np.nan)), f32([np.nan]))
 
 
 def test_float16_accumulates_in_float32():
     ones = np.ones(4096, np.float16)
-    same(call("ReduceSum", 13, ones), np.float16([4096]))
-    same(call("ReduceMean", 13, ones * np.float16(60000)), np.float16([60000]))
-    same(call("CumSum", 14, ones, i64(0))[-1:], np.float16([4096]))
+    same(call("ReduceSum", 13, ones), of("float16", [4096]))
+    same(call("ReduceMean", 13, ones * np.float16(60000)), of("float16", [60000]))
+    same(call("CumSum", 14, ones, i64(0))[-1:], of("float16", [4096]))
 
 
 def test_log_sum_exp_of_large_numbers():
@@ -88,7 +88,7 @@ def test_cumulative():
     same(call("CumSum", 14, x, i64(1), reverse=1), f32([[6, 5, 3], [15, 11, 6]]))
     same(call("CumSum", 14, x, i64(1), reverse=1, exclusive=1), f32([[5, 3, 0], [11, 6, 0]]))
     same(call("CumProd", 26, x, i64(0)), f32([[1, 2, 3], [4, 10, 18]]))
-    same(call("CumProd", 26, np.int32([1, 2, 3]), i64(0), exclusive=1, reverse=1), np.int32([6, 3, 1]))
+    same(call("CumProd", 26, of("int32", [1, 2, 3]), i64(0), exclusive=1, reverse=1), of("int32", [6, 3, 1]))
     assert call("CumSum", 14, np.zeros((2, 0), np.float32), i64(1), exclusive=1).shape == (2, 0)
 
 

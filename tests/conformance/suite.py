@@ -10,7 +10,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -54,8 +54,8 @@ def collect() -> list[Case]:
     return [
         Case(
             case.name,
-            case.model.SerializeToString(),
-            [([_plain(v) for v in inputs], [_plain(v) for v in outputs]) for inputs, outputs in case.data_sets],
+            cast(Any, case.model).SerializeToString(),
+            [([_plain(v) for v in inputs], [_plain(v) for v in outputs]) for inputs, outputs in case.data_sets or ()],
             case.rtol,
             case.atol,
         )

@@ -10,18 +10,18 @@ from .registry import op
 
 
 @op("Cast")
-def cast_1(x, *, to: str):
+def cast_1(x: np.ndarray, *, to: str):
     """`to` is the type's name in TensorProto: FLOAT, INT64, ..."""
     return convert(x, named(to.lower()))
 
 
 @op("Cast", since=6)
-def cast(x, *, to: int, saturate: int = 1, round_mode: str = "up"):
+def cast(x: np.ndarray, *, to: int, saturate: int = 1, round_mode: str = "up"):
     return convert(x, dtype_of(to), saturate=bool(saturate), round_mode=round_mode)
 
 
 @op("CastLike", since=15)
-def cast_like(x, target_type, *, saturate: int = 1, round_mode: str = "up"):
+def cast_like(x: np.ndarray, target_type: np.ndarray, *, saturate: int = 1, round_mode: str = "up"):
     return convert(x, target_type.dtype, saturate=bool(saturate), round_mode=round_mode)
 
 
@@ -48,14 +48,12 @@ def convert(x: np.ndarray, dtype: np.dtype, *, saturate: bool = True, round_mode
         return narrow(_to_integers(x, np.dtype(np.int32)) if x.dtype.kind == "f" else x, dtype)
     if name == "float8e8m0":
         return _scales(x.astype(np.float64), saturate, round_mode).view(dtype)
-    if name == "bfloat16" and x.dtype.kind != "f":
-        x = _to_odd_float32(x)
-    elif x.dtype == np.float64:
+    if x.dtype.kind != "f" or x.dtype == np.float64:
         x = _to_odd_float32(x)
     return narrow(x, dtype, saturate=saturate)
 
 
-def _to_integers(x, dtype):
+def _to_integers(x: np.ndarray, dtype: np.dtype):
     wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
     low, high = np.iinfo(wide).min, np.iinfo(wide).max
     x = np.trunc(x.astype(np.float64))
@@ -66,7 +64,7 @@ def _to_integers(x, dtype):
     return out.astype(dtype, copy=False)
 
 
-def _to_odd_float32(x):
+def _to_odd_float32(x: np.ndarray):
     """A float32 that is inexact only in its last bit, which is then odd: rounding it again to fewer bits gives what
     rounding `x` once would."""
     wide = x.astype(np.float64)
@@ -78,7 +76,7 @@ def _to_odd_float32(x):
     return np.where(exact, bits, truncated | np.uint32(1)).view(np.float32)
 
 
-def _scales(x, saturate, round_mode):
+def _scales(x: np.ndarray, saturate: bool, round_mode: str):
     """The bits of float8e8m0: 2 ** (bits - 127), or NaN for 255. A negative number has no such form and becomes NaN."""
     usable = np.isfinite(x) & (x > 0)
     fraction, exponent = np.frexp(np.where(usable, x, 1.0))  # the fraction is at least a half
@@ -93,7 +91,7 @@ def _scales(x, saturate, round_mode):
     return bits.astype(np.uint8)
 
 
-def _from_strings(x, dtype, saturate, round_mode):
+def _from_strings(x: np.ndarray, dtype: np.dtype, saturate: bool, round_mode: str):
     texts = x.reshape(-1).tolist()
     if dtype.kind not in "iu":
         numbers = np.array([float(text) for text in texts], np.float64)
@@ -103,7 +101,7 @@ def _from_strings(x, dtype, saturate, round_mode):
     return np.array([(n - low) % (high - low + 1) + low for n in numbers], dtype).reshape(x.shape)
 
 
-def _whole(text):
+def _whole(text: str):
     """The integer that a text shows; a number with a fraction is truncated."""
     try:
         return int(text)
@@ -111,7 +109,7 @@ def _whole(text):
         return int(float(text))
 
 
-def _to_strings(x):
+def _to_strings(x: np.ndarray):
     """Integers in decimal; floats in the fewest digits that give the same value back."""
     if is_extended(x.dtype):
         x = widen(x)
@@ -119,7 +117,7 @@ def _to_strings(x):
 
 
 @op("BitCast", since=26)
-def bit_cast(x, *, to: int):
+def bit_cast(x: np.ndarray, *, to: int):
     """The same bits as another type of the same width."""
     dtype = dtype_of(to)
     bits = bits_of(x) if is_extended(x.dtype) else x

@@ -13,7 +13,8 @@ from ..model.dtypes import narrow, widen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_VOID, _HALF = 20, 23  # NumPy's type numbers; all that NumPy itself lacks are void or above float16, the last of its own
+_VOID, _HALF = 20, 23
+"""NumPy's type numbers. What NumPy itself lacks is void (a structured type) or above float16, the last of its own."""
 
 
 def is_narrow(x: Any) -> bool:

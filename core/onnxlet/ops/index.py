@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,15 +21,15 @@ def in_range(indices: np.ndarray, size: int, what: str) -> np.ndarray:
 
 
 @op("Gather")
-def gather(data, indices, *, axis: int = 0):
+def gather(data: np.ndarray, indices: np.ndarray, *, axis: int = 0):
     axis = check_axis(axis, data.ndim)
     return np.asarray(np.take(data, in_range(indices, data.shape[axis], f"axis {axis}"), axis))
 
 
-def _element_positions(shape, indices, axis):
+def _element_positions(shape: Sequence[int], indices: np.ndarray, axis: int):
     """For each entry of `indices` the position in a tensor of `shape`: its own, but for `axis`."""
     if indices.ndim != len(shape):
-        raise ValueError(f"indices of shape {list(indices.shape)} for data of shape {list(shape)}: the ranks must agree")
+        raise ValueError(f"indices of shape {list(indices.shape)} for data of shape {list(shape)}: ranks must agree")
     at = list(np.ogrid[tuple(slice(d) for d in indices.shape)])
     at[axis] = in_range(indices, shape[axis], f"axis {axis}")
     if any(d > n for i, (d, n) in enumerate(zip(indices.shape, shape, strict=True)) if i != axis):
@@ -36,11 +38,11 @@ def _element_positions(shape, indices, axis):
 
 
 @op("GatherElements", since=11)
-def gather_elements(data, indices, *, axis: int = 0):
+def gather_elements(data: np.ndarray, indices: np.ndarray, *, axis: int = 0):
     return data[_element_positions(data.shape, indices, check_axis(axis, data.ndim))]
 
 
-def _tuple_positions(shape, indices, batch_dims):
+def _tuple_positions(shape: Sequence[int], indices: np.ndarray, batch_dims: int):
     """The index arrays that pick the slices of a tensor of `shape` which the tuples in the last dimension name."""
     if not indices.ndim or not 1 <= indices.shape[-1] <= len(shape) - batch_dims:
         raise ValueError(f"indices of shape {list(indices.shape)} can't name slices of data of shape {list(shape)}")
@@ -54,14 +56,14 @@ def _tuple_positions(shape, indices, batch_dims):
 
 
 @op("GatherND", since=11)
-def gather_nd(data, indices, *, batch_dims: int = 0):
+def gather_nd(data: np.ndarray, indices: np.ndarray, *, batch_dims: int = 0):
     return np.asarray(data[_tuple_positions(data.shape, indices, batch_dims)])
 
 
 _COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def _scatter(data, at, updates, reduction):
+def _scatter(data: np.ndarray, at: Any, updates: np.ndarray, reduction: str):
     if reduction == "none":
         out = data.copy()
         out[at] = updates
@@ -72,7 +74,7 @@ def _scatter(data, at, updates, reduction):
 
 
 @in_float32
-def _combine(data, updates, *, at, combine):
+def _combine(data: np.ndarray, updates: np.ndarray, *, at: Any, combine: Any):
     out = data.copy()
     combine.at(out, at, updates)
     return out
@@ -80,7 +82,9 @@ def _combine(data, updates, *, at, combine):
 
 @op("Scatter", since=9)
 @op("ScatterElements", since=11)
-def scatter_elements(data, indices, updates, *, axis: int = 0, reduction: str = "none"):
+def scatter_elements(
+    data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int = 0, reduction: str = "none"
+):
     """Where indices repeat without a reduction the last update stays."""
     if indices.shape != updates.shape:
         raise ValueError(f"indices and updates have shapes {list(indices.shape)} and {list(updates.shape)}")
@@ -88,7 +92,7 @@ def scatter_elements(data, indices, updates, *, axis: int = 0, reduction: str = 
 
 
 @op("ScatterND", since=11)
-def scatter_nd(data, indices, updates, *, reduction: str = "none"):
+def scatter_nd(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str = "none"):
     """Where indices repeat without a reduction the last update stays."""
     at = _tuple_positions(data.shape, indices, 0)
     expected = indices.shape[:-1] + data.shape[indices.shape[-1] :]
@@ -98,7 +102,14 @@ def scatter_nd(data, indices, updates, *, reduction: str = "none"):
 
 
 @op("TensorScatter", since=24)
-def tensor_scatter(past_cache, update, write_indices=None, *, axis: int = -2, mode: str = "linear"):
+def tensor_scatter(
+    past_cache: np.ndarray,
+    update: np.ndarray,
+    write_indices: np.ndarray | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
+):
     """Writes `update` along `axis`, for each sample from its write index on, which wraps around if `circular`."""
     axis = check_axis(axis, past_cache.ndim)
     if axis == 0:
@@ -118,29 +129,29 @@ def tensor_scatter(past_cache, update, write_indices=None, *, axis: int = -2, mo
 
 
 @op("OneHot", since=9)
-def one_hot_9(indices, depth, values, *, axis: int = -1):
+def one_hot_9(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis: int = -1):
     return _one_hot(indices, depth, values, axis, wrap=False)
 
 
 @op("OneHot", since=11)
-def one_hot(indices, depth, values, *, axis: int = -1):
+def one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, *, axis: int = -1):
     """Indices from -depth to -1 count from the back; others outside give `off` everywhere."""
     return _one_hot(indices, depth, values, axis, wrap=True)
 
 
-def _one_hot(indices, depth, values, axis, wrap):
-    depth = int(scalar(depth, "depth"))
+def _one_hot(indices: np.ndarray, depth: np.ndarray, values: np.ndarray, axis: int, wrap: bool):
+    size = int(scalar(depth, "depth"))
     axis = check_axis(axis, indices.ndim + 1)
     wanted = np.expand_dims(to_float32(indices).astype(np.int64), axis)
     if wrap:
-        wanted = np.where(wanted < 0, wanted + depth, wanted)
-    classes = np.arange(depth).reshape((-1,) + (1,) * (indices.ndim - axis))
+        wanted = np.where(wanted < 0, wanted + size, wanted)
+    classes = np.arange(size).reshape((-1,) + (1,) * (indices.ndim - axis))
     off, on = values
     return np.where(wanted == classes, np.asarray(on, values.dtype), np.asarray(off, values.dtype))
 
 
 @op("NonZero", since=9)
-def non_zero(x):
+def non_zero(x: np.ndarray):
     """One row per dimension; (0, N) for a 0-d input (NonZero-13)."""
     if is_narrow(x):
         x = to_float32(x)
@@ -151,12 +162,12 @@ def non_zero(x):
 
 
 @op("Where", since=9)
-def where(condition, x, y):
+def where(condition: np.ndarray, x: np.ndarray, y: np.ndarray):
     return np.where(condition, x, y)
 
 
 @op("Compress", since=9)
-def compress(x, condition, *, axis: int | None = None):
+def compress(x: np.ndarray, condition: np.ndarray, *, axis: int | None = None):
     """Entries beyond the condition's length are dropped."""
     if axis is None:
         x, axis = x.reshape(-1), 0
@@ -166,17 +177,17 @@ def compress(x, condition, *, axis: int | None = None):
 
 
 @op("TopK")
-def top_k_1(x, *, k: int, axis: int = -1):
+def top_k_1(x: np.ndarray, *, k: int, axis: int = -1):
     return _top_k(x, k, axis, True)
 
 
 @op("TopK", since=10)
-def top_k(x, k, *, axis: int = -1, largest: int = 1, sorted: int = 1):
+def top_k(x: np.ndarray, k: np.ndarray, *, axis: int = -1, largest: int = 1, sorted: int = 1):
     """Equal values come in the order of their indices; NaN counts as the greatest. The result is sorted always."""
     return _top_k(x, int(scalar(k, "k")), axis, bool(largest))
 
 
-def _top_k(x, k, axis, largest):
+def _top_k(x: np.ndarray, k: int, axis: int, largest: bool):
     axis = check_axis(axis, x.ndim)
     n = x.shape[axis]
     if not 0 <= k <= n:
@@ -192,7 +203,7 @@ def _top_k(x, k, axis, largest):
 
 
 @op("Unique", since=11)
-def unique(x, *, axis: int | None = None, sorted: int = 1):
+def unique(x: np.ndarray, *, axis: int | None = None, sorted: int = 1):
     """Unique elements, or unique slices along `axis`, in ascending order or in that of their first occurrence.
 
     Returns them, the position of each one's first occurrence, for each entry of `x` its position among them, and how
@@ -212,7 +223,7 @@ def unique(x, *, axis: int | None = None, sorted: int = 1):
     return np.take(x, first, axis), first, inverse, counts
 
 
-def _ranks(rows):
+def _ranks(rows: np.ndarray):
     """The rank of each row among the rows in lexical order; equal rows have one rank."""
     columns = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in rows.T]
     if not columns:

@@ -9,40 +9,40 @@ from .registry import op
 
 
 @op("And", since=7)
-def and_(a, b):
+def and_(a: np.ndarray, b: np.ndarray):
     return np.logical_and(a, b)
 
 
 @op("Or", since=7)
-def or_(a, b):
+def or_(a: np.ndarray, b: np.ndarray):
     return np.logical_or(a, b)
 
 
 @op("Xor", since=7)
-def xor(a, b):
+def xor(a: np.ndarray, b: np.ndarray):
     return np.logical_xor(a, b)
 
 
 @op("Not")
-def not_(x):
+def not_(x: np.ndarray):
     return np.logical_not(x)
 
 
 @op("Equal", since=7)
 @in_float32
-def equal(a, b):
+def equal(a: np.ndarray, b: np.ndarray):
     return np.asarray(a == b, np.bool_)
 
 
 @op("Greater", since=7)
 @in_float32
-def greater(a, b):
+def greater(a: np.ndarray, b: np.ndarray):
     return np.greater(a, b)
 
 
 @op("Less", since=7)
 @in_float32
-def less(a, b):
+def less(a: np.ndarray, b: np.ndarray):
     return np.less(a, b)
 
 
@@ -59,38 +59,38 @@ for _name, _function in {
 
 @op("GreaterOrEqual", since=12)
 @in_float32
-def greater_or_equal(a, b):
+def greater_or_equal(a: np.ndarray, b: np.ndarray):
     return np.greater_equal(a, b)
 
 
 @op("LessOrEqual", since=12)
 @in_float32
-def less_or_equal(a, b):
+def less_or_equal(a: np.ndarray, b: np.ndarray):
     return np.less_equal(a, b)
 
 
 @op("BitwiseAnd", since=18)
-def bitwise_and(a, b):
+def bitwise_and(a: np.ndarray, b: np.ndarray):
     return np.bitwise_and(a, b)
 
 
 @op("BitwiseOr", since=18)
-def bitwise_or(a, b):
+def bitwise_or(a: np.ndarray, b: np.ndarray):
     return np.bitwise_or(a, b)
 
 
 @op("BitwiseXor", since=18)
-def bitwise_xor(a, b):
+def bitwise_xor(a: np.ndarray, b: np.ndarray):
     return np.bitwise_xor(a, b)
 
 
 @op("BitwiseNot", since=18)
-def bitwise_not(x):
+def bitwise_not(x: np.ndarray):
     return np.bitwise_not(x)
 
 
 @op("BitShift", since=11)
-def bit_shift(x, y, *, direction: str):
+def bit_shift(x: np.ndarray, y: np.ndarray, *, direction: str):
     """Shifts by a negative amount or by all bits and more give what is shifted in: 0, or -1 for a negative `x` to the
     right (BitShift-28)."""
     bits = x.dtype.itemsize * 8

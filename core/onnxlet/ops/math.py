@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -12,25 +13,25 @@ from .registry import op
 
 @op("Add", since=7)
 @in_float32
-def add(a, b):
+def add(a: np.ndarray, b: np.ndarray):
     return np.add(a, b)
 
 
 @op("Sub", since=7)
 @in_float32
-def sub(a, b):
+def sub(a: np.ndarray, b: np.ndarray):
     return np.subtract(a, b)
 
 
 @op("Mul", since=7)
 @in_float32
-def mul(a, b):
+def mul(a: np.ndarray, b: np.ndarray):
     return np.multiply(a, b)
 
 
 @op("Div", since=7)
 @in_float32
-def div(a, b):
+def div(a: np.ndarray, b: np.ndarray):
     """Integer division truncates toward zero."""
     if a.dtype.kind == "f":
         return np.divide(a, b)
@@ -39,20 +40,20 @@ def div(a, b):
 
 
 @op("Pow", since=7)
-def pow_(x, y):
+def pow_(x: np.ndarray, y: np.ndarray):
     """The result has the base's type, whatever the exponent's (Pow-12)."""
     return _power_of_integers(x, y) if x.dtype.kind in "iu" else _power_of_floats(x, y)
 
 
 @in_float32
-def _power_of_floats(x, y):
+def _power_of_floats(x: np.ndarray, y: np.ndarray):
     if y.dtype.kind in "iu" or y.dtype.itemsize < x.dtype.itemsize:
         y = y.astype(x.dtype)
     return np.power(x, y).astype(x.dtype, copy=False)
 
 
 @in_float32
-def _power_of_integers(x, y):
+def _power_of_integers(x: np.ndarray, y: np.ndarray):
     if y.dtype.kind == "f":
         return np.power(x.astype(np.float64), y).astype(x.dtype)
     base, exponent = np.broadcast_arrays(x, y)
@@ -71,51 +72,51 @@ for _name, _function in {"Add": add, "Sub": sub, "Mul": mul, "Div": div, "Pow": 
 
 @op("Mod", since=10)
 @in_float32
-def mod(a, b, *, fmod: int = 0):
+def mod(a: np.ndarray, b: np.ndarray, *, fmod: int = 0):
     """The remainder has the divisor's sign, or with `fmod` the dividend's."""
     return np.fmod(a, b) if fmod else np.mod(a, b)
 
 
 @op("Max")
 @in_float32
-def max_(*xs):
+def max_(*xs: np.ndarray):
     """NaN if any is."""
     return functools.reduce(np.maximum, xs)
 
 
 @op("Min")
 @in_float32
-def min_(*xs):
+def min_(*xs: np.ndarray):
     """NaN if any is."""
     return functools.reduce(np.minimum, xs)
 
 
 @op("Sum")
 @in_float32
-def sum_(*xs):
+def sum_(*xs: np.ndarray):
     return functools.reduce(np.add, xs)
 
 
 @op("Mean")
 @in_float32
-def mean(*xs):
+def mean(*xs: np.ndarray):
     return functools.reduce(np.add, xs) / len(xs)
 
 
 @op("Clip")
 @in_float32
-def clip_1(x, *, min: float | None = None, max: float | None = None):
+def clip_1(x: np.ndarray, *, min: float | None = None, max: float | None = None):
     return _clip(x, min, max)
 
 
 @op("Clip", since=11)
 @in_float32
-def clip(x, min=None, max=None):
+def clip(x: np.ndarray, min: np.ndarray | None = None, max: np.ndarray | None = None):
     """A bound that is absent does not bound (infinities pass). NaN passes. `max` wins over a `min` above it."""
     return _clip(x, min, max)
 
 
-def _clip(x, low, high):
+def _clip(x: np.ndarray, low: Any, high: Any):
     if low is not None:
         x = np.maximum(x, np.asarray(low).reshape(()).astype(x.dtype))
     if high is not None:
@@ -125,135 +126,135 @@ def _clip(x, low, high):
 
 @op("Abs")
 @in_float32
-def abs_(x):
+def abs_(x: np.ndarray):
     return np.abs(x)
 
 
 @op("Neg")
 @in_float32
-def neg(x):
+def neg(x: np.ndarray):
     return np.negative(x)
 
 
 @op("Sign", since=9)
 @in_float32
-def sign(x):
+def sign(x: np.ndarray):
     """NaN stays NaN."""
     return np.sign(x)
 
 
 @op("Reciprocal")
 @in_float32
-def reciprocal(x):
+def reciprocal(x: np.ndarray):
     return 1 / x
 
 
 @op("Floor")
 @in_float32
-def floor(x):
+def floor(x: np.ndarray):
     return np.floor(x)
 
 
 @op("Ceil")
 @in_float32
-def ceil(x):
+def ceil(x: np.ndarray):
     return np.ceil(x)
 
 
 @op("Round", since=11)
 @in_float32
-def round_(x):
+def round_(x: np.ndarray):
     """Halves go to the even integer."""
     return np.rint(x)
 
 
 @op("Sqrt")
 @in_float32
-def sqrt(x):
+def sqrt(x: np.ndarray):
     return np.sqrt(x)
 
 
 @op("Exp")
 @in_float32
-def exp(x):
+def exp(x: np.ndarray):
     return np.exp(x)
 
 
 @op("Log")
 @in_float32
-def log(x):
+def log(x: np.ndarray):
     return np.log(x)
 
 
 @op("Sin", since=7)
 @in_float32
-def sin(x):
+def sin(x: np.ndarray):
     return np.sin(x)
 
 
 @op("Cos", since=7)
 @in_float32
-def cos(x):
+def cos(x: np.ndarray):
     return np.cos(x)
 
 
 @op("Tan", since=7)
 @in_float32
-def tan(x):
+def tan(x: np.ndarray):
     return np.tan(x)
 
 
 @op("Asin", since=7)
 @in_float32
-def asin(x):
+def asin(x: np.ndarray):
     return np.arcsin(x)
 
 
 @op("Acos", since=7)
 @in_float32
-def acos(x):
+def acos(x: np.ndarray):
     return np.arccos(x)
 
 
 @op("Atan", since=7)
 @in_float32
-def atan(x):
+def atan(x: np.ndarray):
     return np.arctan(x)
 
 
 @op("Sinh", since=9)
 @in_float32
-def sinh(x):
+def sinh(x: np.ndarray):
     return np.sinh(x)
 
 
 @op("Cosh", since=9)
 @in_float32
-def cosh(x):
+def cosh(x: np.ndarray):
     return np.cosh(x)
 
 
 @op("Asinh", since=9)
 @in_float32
-def asinh(x):
+def asinh(x: np.ndarray):
     return np.arcsinh(x)
 
 
 @op("Acosh", since=9)
 @in_float32
-def acosh(x):
+def acosh(x: np.ndarray):
     return np.arccosh(x)
 
 
 @op("Atanh", since=9)
 @in_float32
-def atanh(x):
+def atanh(x: np.ndarray):
     return np.arctanh(x)
 
 
 @op("Erf", since=9)
 @in_float32
-def erf(x):
+def erf(x: np.ndarray):
     """The error function, accurate to the last bits of float64.
 
     Rational approximations of W. J. Cody, "Rational Chebyshev approximations for the error function", Mathematics of
@@ -308,11 +309,11 @@ _FAR = (
 
 @op("IsNaN", since=9)
 @in_float32
-def is_nan(x):
+def is_nan(x: np.ndarray):
     return np.isnan(x)
 
 
 @op("IsInf", since=10)
 @in_float32
-def is_inf(x, *, detect_negative: int = 1, detect_positive: int = 1):
+def is_inf(x: np.ndarray, *, detect_negative: int = 1, detect_positive: int = 1):
     return ((x == np.inf) & bool(detect_positive)) | ((x == -np.inf) & bool(detect_negative))

@@ -10,13 +10,17 @@ from .registry import op
 
 @op("MatMul")
 @in_float32
-def mat_mul(a, b):
+def mat_mul(a: np.ndarray, b: np.ndarray):
     return np.matmul(a, b)
 
 
-def _gemm(a, b, c, alpha, beta, trans_a, trans_b):
+def _product_shape(a: np.ndarray, b: np.ndarray, trans_a: int, trans_b: int) -> tuple[int, int]:
     if a.ndim != 2 or b.ndim != 2:
         raise ValueError(f"A and B must be matrices, but have shapes {list(a.shape)} and {list(b.shape)}")
+    return a.shape[1 if trans_a else 0], b.shape[0 if trans_b else 1]
+
+
+def _gemm(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, alpha: float, beta: float, trans_a: int, trans_b: int):
     y = np.matmul(a.T if trans_a else a, b.T if trans_b else b)
     if alpha != 1:
         y = alpha * y
@@ -27,25 +31,44 @@ def _gemm(a, b, c, alpha, beta, trans_a, trans_b):
 
 @op("Gemm")
 @in_float32
-def gemm_1(a, b, c, *, alpha: float = 1.0, beta: float = 1.0, broadcast: int = 0, transA: int = 0, transB: int = 0):
-    rows, columns = a.shape[1 if transA else 0], b.shape[0 if transB else 1]
-    shaped = align(np.empty((rows, columns), np.bool_), c, None, broadcast)
+def gemm_1(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    broadcast: int = 0,
+    transA: int = 0,
+    transB: int = 0,
+):
+    shaped = align(np.empty(_product_shape(a, b, transA, transB), np.bool_), c, None, broadcast)
     return _gemm(a, b, shaped, alpha, beta, transA, transB)
 
 
 @op("Gemm", since=7)
 @in_float32
-def gemm(a, b, c=None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0):
+def gemm(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+):
     """alpha * A @ B + beta * C; C, if any (from opset 11 it may be absent), is broadcast to the product's shape."""
-    y = _gemm(a, b, c, alpha, beta, transA, transB)
-    expected = (a.shape[1 if transA else 0], b.shape[0 if transB else 1])
-    if y.shape != expected:
+    expected = _product_shape(a, b, transA, transB)
+    if c is not None and np.broadcast_shapes(c.shape, expected) != expected:
         raise ValueError(f"C of shape {list(c.shape)} can't be broadcast to the product's shape {list(expected)}")
-    return y
+    return _gemm(a, b, c, alpha, beta, transA, transB)
 
 
 @op("MatMulInteger", since=10)
-def mat_mul_integer(a, b, a_zero_point=None, b_zero_point=None):
+def mat_mul_integer(
+    a: np.ndarray, b: np.ndarray, a_zero_point: np.ndarray | None = None, b_zero_point: np.ndarray | None = None
+):
     """The product of 8-bit integers less their zero points, as int32 that may wrap around.
 
     A zero point is one number, or one per row of A and per column of B: a vector, or with the batch's dimensions as
@@ -62,13 +85,13 @@ def mat_mul_integer(a, b, a_zero_point=None, b_zero_point=None):
 
 @op("Einsum", since=12)
 @in_float32
-def einsum(*xs, equation: str):
+def einsum(*xs: np.ndarray, equation: str):
     return np.einsum(equation.replace(" ", ""), *xs, optimize=len(xs) > 2)
 
 
 @op("Det", since=11)
 @in_float32
-def det(x):
+def det(x: np.ndarray):
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"the last two dimensions must be equal, but the shape is {list(x.shape)}")
     return np.linalg.det(x)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ..graph.ir import STRING
@@ -10,23 +13,30 @@ from .registry import op
 
 
 @op("Pad")
-def pad_1(data, *, paddings: list[int], mode: str = "constant", value: float = 0.0):
+def pad_1(data: np.ndarray, *, paddings: list[int], mode: str = "constant", value: float = 0.0):
     return _pad(data, paddings, mode, value, None)
 
 
 @op("Pad", since=2)
-def pad_2(data, *, pads: list[int], mode: str = "constant", value: float = 0.0):
+def pad_2(data: np.ndarray, *, pads: list[int], mode: str = "constant", value: float = 0.0):
     return _pad(data, pads, mode, value, None)
 
 
 @op("Pad", since=11)
-def pad(data, pads, constant_value=None, axes=None, *, mode: str = "constant"):
+def pad(
+    data: np.ndarray,
+    pads: np.ndarray,
+    constant_value: np.ndarray | None = None,
+    axes: np.ndarray | None = None,
+    *,
+    mode: str = "constant",
+):
     value = None if constant_value is None or not constant_value.size else constant_value.reshape(-1)[0]
     return _pad(data, ints(pads), mode, value, None if axes is None else ints(axes))
 
 
-def _pad(data, pads, mode, value, axes):
-    """`pads` holds what to add before each axis, then after each; negative numbers cut off, before anything is added."""
+def _pad(data: np.ndarray, pads: Sequence[int], mode: str, value: Any, axes: Sequence[int] | None):
+    """`pads` holds what to add before each axis, then after each. Negative numbers cut off, before any is added."""
     axes = check_axes(range(data.ndim) if axes is None else axes, data.ndim)
     if len(pads) != 2 * len(axes):
         raise ValueError(f"{len(pads)} pads for {len(axes)} axes: there must be two for each")
@@ -51,7 +61,7 @@ def _pad(data, pads, mode, value, axes):
     return data
 
 
-def _constant(data, before, after, value):
+def _constant(data: np.ndarray, before: list[int], after: list[int], value: Any):
     shape = [b + d + a for b, d, a in zip(before, data.shape, after, strict=True)]
     out = zeros(shape, data.dtype)
     if value is not None:
@@ -60,7 +70,7 @@ def _constant(data, before, after, value):
     return out
 
 
-def _reflected(position, n):
+def _reflected(position: np.ndarray, n: int):
     """Mirrored at the first and last elements, which are not repeated; again and again where the padding is long."""
     if n == 1:
         return np.zeros_like(position)

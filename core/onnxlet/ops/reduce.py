@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ Reduction = Callable[[np.ndarray, tuple[int, ...], bool], np.ndarray]
 def by_attribute(reduction: Reduction):
     """The form in which `axes` is an attribute and an absent or empty one means all."""
 
-    def operator(data, *, axes: list[int] | None = None, keepdims: int = 1):
+    def operator(data: np.ndarray, *, axes: list[int] | None = None, keepdims: int = 1):
         chosen = check_axes(axes, data.ndim) if axes else tuple(range(data.ndim))
         return reduction(data, chosen, bool(keepdims))
 
@@ -27,7 +28,7 @@ def by_attribute(reduction: Reduction):
 def by_input(reduction: Reduction):
     """The form in which `axes` is an input; an absent or empty one means all, or none with `noop_with_empty_axes`."""
 
-    def operator(data, axes=None, *, keepdims: int = 1, noop_with_empty_axes: int = 0):
+    def operator(data: np.ndarray, axes: np.ndarray | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0):
         if axes is not None and axes.size:
             chosen = check_axes(ints(axes), data.ndim)
         else:
@@ -46,11 +47,11 @@ def _as_float(x: np.ndarray) -> np.ndarray:
     return x if x.dtype.kind == "f" else x.astype(np.float64)
 
 
-def reduce_sum(x, axes, keepdims):
+def reduce_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     return np.sum(x, axes, dtype=x.dtype, keepdims=keepdims)
 
 
-def reduce_mean(x, axes, keepdims):
+def reduce_mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     """The mean of integers is truncated toward zero; that of no floats is NaN."""
     if x.dtype.kind == "f":
         return np.sum(x, axes, keepdims=keepdims) / x.dtype.type(_count(x, axes))
@@ -67,37 +68,37 @@ def _highest(dtype: np.dtype):
     return {"f": np.inf, "b": True}[dtype.kind] if dtype.kind in "fb" else np.iinfo(dtype).max
 
 
-def reduce_max(x, axes, keepdims):
+def reduce_max(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     """NaN if any is; of no elements the lowest value of the type."""
     return np.max(x, axes, keepdims=keepdims, initial=_lowest(x.dtype))
 
 
-def reduce_min(x, axes, keepdims):
+def reduce_min(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     """NaN if any is; of no elements the highest value of the type."""
     return np.min(x, axes, keepdims=keepdims, initial=_highest(x.dtype))
 
 
-def reduce_prod(x, axes, keepdims):
+def reduce_prod(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     return np.prod(x, axes, dtype=x.dtype, keepdims=keepdims)
 
 
-def reduce_l1(x, axes, keepdims):
+def reduce_l1(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     return np.sum(np.abs(x), axes, dtype=x.dtype, keepdims=keepdims)
 
 
-def reduce_l2(x, axes, keepdims):
+def reduce_l2(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     return np.sqrt(np.sum(np.square(_as_float(x)), axes, keepdims=keepdims)).astype(x.dtype)
 
 
-def reduce_sum_square(x, axes, keepdims):
+def reduce_sum_square(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     return np.sum(np.square(x), axes, dtype=x.dtype, keepdims=keepdims)
 
 
-def reduce_log_sum(x, axes, keepdims):
+def reduce_log_sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     return np.log(np.sum(_as_float(x), axes, keepdims=keepdims)).astype(x.dtype)
 
 
-def reduce_log_sum_exp(x, axes, keepdims):
+def reduce_log_sum_exp(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     y = _as_float(x)
     peak = np.max(y, axes, keepdims=True, initial=-np.inf)
     peak = np.where(np.isfinite(peak), peak, 0).astype(y.dtype)
@@ -122,7 +123,7 @@ for _name, _since, _reduction in (
     op(_name, since=_since)(by_input(_reduction))
 
 
-def _position(find, x, axis, keepdims, last):
+def _position(find: Any, x: np.ndarray, axis: int, keepdims: int, last: int):
     axis = check_axis(axis, x.ndim)
     if x.shape[axis] == 0:
         raise ValueError(f"axis {axis} of shape {list(x.shape)} is empty: it has no extreme")
@@ -133,36 +134,36 @@ def _position(find, x, axis, keepdims, last):
 
 @op("ArgMax")
 @in_float32
-def arg_max(x, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0):
+def arg_max(x: np.ndarray, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0):
     """The first of equal ones, or the last. NaN counts as the greatest."""
     return np.asarray(_position(np.argmax, x, axis, keepdims, select_last_index))
 
 
 @op("ArgMin")
 @in_float32
-def arg_min(x, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0):
+def arg_min(x: np.ndarray, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0):
     """The first of equal ones, or the last. NaN counts as the least."""
     return np.asarray(_position(np.argmin, x, axis, keepdims, select_last_index))
 
 
-def _cumulate(accumulate, neutral, x, axis, exclusive, reverse):
-    axis = check_axis(scalar(axis, "axis"), x.ndim)
+def _cumulate(accumulate: Any, neutral: int, x: np.ndarray, axis: np.ndarray, exclusive: int, reverse: int):
+    along = check_axis(int(scalar(axis, "axis")), x.ndim)
     if reverse:
-        x = np.flip(x, axis)
-    out = accumulate(x, axis=axis, dtype=x.dtype)
+        x = np.flip(x, along)
+    out = accumulate(x, axis=along, dtype=x.dtype)
     if exclusive:
-        first = np.full_like(out[(slice(None),) * axis + (slice(0, min(1, x.shape[axis])),)], neutral)
-        out = np.concatenate([first, out[(slice(None),) * axis + (slice(0, -1),)]], axis)
-    return np.flip(out, axis) if reverse else out
+        before = (slice(None),) * along
+        out = np.concatenate([np.full_like(out[(*before, slice(0, 1))], neutral), out[(*before, slice(0, -1))]], along)
+    return np.flip(out, along) if reverse else out
 
 
 @op("CumSum", since=11)
 @in_float32
-def cum_sum(x, axis, *, exclusive: int = 0, reverse: int = 0):
+def cum_sum(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0):
     return _cumulate(np.cumsum, 0, x, axis, exclusive, reverse)
 
 
 @op("CumProd", since=26)
 @in_float32
-def cum_prod(x, axis, *, exclusive: int = 0, reverse: int = 0):
+def cum_prod(x: np.ndarray, axis: np.ndarray, *, exclusive: int = 0, reverse: int = 0):
     return _cumulate(np.cumprod, 1, x, axis, exclusive, reverse)

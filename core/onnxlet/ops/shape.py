@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -12,32 +15,32 @@ from .registry import op
 
 
 @op("Identity")
-def identity(x):
+def identity(x: Any):
     return x
 
 
 @op("Shape")
-def shape_(data, *, start: int = 0, end: int | None = None):
+def shape_(data: np.ndarray, *, start: int = 0, end: int | None = None):
     """The dimensions from `start` to `end` (exclusive; both clamped, negative ones counted from the back)."""
     return np.array(data.shape[start:end], np.int64)
 
 
 @op("Size")
-def size_(data):
+def size_(data: np.ndarray):
     return np.array(data.size, np.int64)
 
 
 @op("Reshape")
-def reshape_1(data, *, shape: list[int] | None = None):
+def reshape_1(data: np.ndarray, *, shape: list[int] | None = None):
     return _reshape(data, shape or [], False)
 
 
 @op("Reshape", since=5)
-def reshape(data, shape, *, allowzero: int = 0):
+def reshape(data: np.ndarray, shape: np.ndarray, *, allowzero: int = 0):
     return _reshape(data, ints(shape), bool(allowzero))
 
 
-def _reshape(data, wanted, allowzero):
+def _reshape(data: np.ndarray, wanted: list[int], allowzero: bool):
     """0 copies the input's dimension unless `allowzero`; one -1 takes what is left."""
     target = list(wanted)
     if not allowzero:
@@ -59,22 +62,22 @@ def _reshape(data, wanted, allowzero):
 
 
 @op("Flatten")
-def flatten(x, *, axis: int = 1):
+def flatten(x: np.ndarray, *, axis: int = 1):
     axis = axis if axis == x.ndim else check_axis(axis, x.ndim)
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
 @op("Squeeze")
-def squeeze_1(data, *, axes: list[int] | None = None):
+def squeeze_1(data: np.ndarray, *, axes: list[int] | None = None):
     return _squeeze(data, axes)
 
 
 @op("Squeeze", since=13)
-def squeeze(data, axes=None):
+def squeeze(data: np.ndarray, axes: np.ndarray | None = None):
     return _squeeze(data, None if axes is None else ints(axes))
 
 
-def _squeeze(data, axes):
+def _squeeze(data: np.ndarray, axes: Sequence[int] | None):
     if axes is None:
         return data.reshape([d for d in data.shape if d != 1])
     axes = check_axes(axes, data.ndim)
@@ -84,16 +87,16 @@ def _squeeze(data, axes):
 
 
 @op("Unsqueeze")
-def unsqueeze_1(data, *, axes: list[int]):
+def unsqueeze_1(data: np.ndarray, *, axes: list[int]):
     return _unsqueeze(data, axes)
 
 
 @op("Unsqueeze", since=13)
-def unsqueeze(data, axes):
+def unsqueeze(data: np.ndarray, axes: np.ndarray):
     return _unsqueeze(data, ints(axes))
 
 
-def _unsqueeze(data, axes):
+def _unsqueeze(data: np.ndarray, axes: Sequence[int]):
     rank = data.ndim + len(axes)
     axes = check_axes(axes, rank)
     dims = iter(data.shape)
@@ -101,13 +104,13 @@ def _unsqueeze(data, axes):
 
 
 @op("Expand", since=8)
-def expand(x, shape):
+def expand(x: np.ndarray, shape: np.ndarray):
     """A read-only view in which a repeated dimension has stride 0."""
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(ints(shape))))
 
 
 @op("Tile")
-def tile_1(x, tiles, axis):
+def tile_1(x: np.ndarray, tiles: np.ndarray, axis: np.ndarray):
     """`tiles` copies along `axis`."""
     repeats = [1] * x.ndim
     repeats[check_axis(int(scalar(axis, "axis")), x.ndim)] = int(scalar(tiles, "tiles"))
@@ -115,30 +118,29 @@ def tile_1(x, tiles, axis):
 
 
 @op("Tile", since=6)
-def tile(x, repeats):
-    repeats = ints(repeats)
-    if len(repeats) != x.ndim:
-        raise ValueError(f"{len(repeats)} repeats for an input of rank {x.ndim}")
-    return np.tile(x, repeats)
+def tile(x: np.ndarray, repeats: np.ndarray):
+    if repeats.size != x.ndim:
+        raise ValueError(f"{repeats.size} repeats for an input of rank {x.ndim}")
+    return np.tile(x, ints(repeats))
 
 
 @op("Concat")
-def concat_1(*xs, axis: int = 1):
+def concat_1(*xs: np.ndarray, axis: int = 1):
     return concat(*xs, axis=axis)
 
 
 @op("Concat", since=4)
-def concat(*xs, axis: int):
+def concat(*xs: np.ndarray, axis: int):
     axis = check_axis(axis, xs[0].ndim)
     return np.concatenate(xs, axis)
 
 
-def _split(x, sizes, axis):
+def _split(x: np.ndarray, sizes: list[int], axis: int):
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
         raise ValueError(f"parts of {sizes} do not make up axis {axis} of shape {list(x.shape)}")
     edges = np.cumsum([0, *sizes]).tolist()
     before = (slice(None),) * axis
-    return tuple(x[(*before, slice(a, b))] for a, b in zip(edges, edges[1:], strict=False))
+    return tuple(x[(*before, slice(a, b))] for a, b in pairwise(edges))
 
 
 def equal_parts(length: int, parts: int) -> list[int]:
@@ -148,37 +150,45 @@ def equal_parts(length: int, parts: int) -> list[int]:
 
 
 @op("Split")
-def split_1(x, split=None, *, axis: int = 0, n_outputs: int):
+def split_1(x: np.ndarray, split: np.ndarray | None = None, *, axis: int = 0, n_outputs: int):
     axis = check_axis(axis, x.ndim)
     return _split(x, equal_parts(x.shape[axis], n_outputs) if split is None else ints(split), axis)
 
 
 @op("Split", since=2)
-def split_2(x, *, split: list[int] | None = None, axis: int = 0, n_outputs: int):
+def split_2(x: np.ndarray, *, split: list[int] | None = None, axis: int = 0, n_outputs: int):
     axis = check_axis(axis, x.ndim)
     return _split(x, split or equal_parts(x.shape[axis], n_outputs), axis)
 
 
 @op("Split", since=13)
-def split_13(x, split=None, *, axis: int = 0, num_outputs: int | None = None, n_outputs: int):
+def split_13(
+    x: np.ndarray, split: np.ndarray | None = None, *, axis: int = 0, num_outputs: int | None = None, n_outputs: int
+):
     """Without sizes the parts are equal, and (from opset 18 on) the last may be smaller."""
     axis = check_axis(axis, x.ndim)
     return _split(x, equal_parts(x.shape[axis], num_outputs or n_outputs) if split is None else ints(split), axis)
 
 
 @op("Slice")
-def slice_1(data, *, starts: list[int], ends: list[int], axes: list[int] | None = None):
+def slice_1(data: np.ndarray, *, starts: list[int], ends: list[int], axes: list[int] | None = None):
     return _slice(data, starts, ends, axes, None)
 
 
 @op("Slice", since=10)
-def slice_10(data, starts, ends, axes=None, steps=None):
+def slice_10(
+    data: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    axes: np.ndarray | None = None,
+    steps: np.ndarray | None = None,
+):
     return _slice(
         data, ints(starts), ints(ends), None if axes is None else ints(axes), None if steps is None else ints(steps)
     )
 
 
-def _slice(data, starts, ends, axes, steps):
+def _slice(data: np.ndarray, starts: list[int], ends: list[int], axes: Sequence[int] | None, steps: list[int] | None):
     """Bounds outside the dimension are clamped as Slice-13 says, which differs from Python's rule where a negative
     step starts before the first element: that element is taken."""
     axes = check_axes(range(len(starts)) if axes is None else axes, data.ndim)
@@ -200,14 +210,14 @@ def _slice(data, starts, ends, axes, steps):
 
 
 @op("Transpose")
-def transpose(data, *, perm: list[int] | None = None):
+def transpose(data: np.ndarray, *, perm: list[int] | None = None):
     if perm is not None and sorted(perm) != list(range(data.ndim)):
         raise ValueError(f"perm {perm} is no permutation of the axes of a tensor of rank {data.ndim}")
     return np.transpose(data, perm)
 
 
 @op("DepthToSpace")
-def depth_to_space(x, *, blocksize: int, mode: str = "DCR"):
+def depth_to_space(x: np.ndarray, *, blocksize: int, mode: str = "DCR"):
     n, c, h, w = _image(x)
     b = blocksize
     if c % (b * b):
@@ -222,7 +232,7 @@ def depth_to_space(x, *, blocksize: int, mode: str = "DCR"):
 
 
 @op("SpaceToDepth")
-def space_to_depth(x, *, blocksize: int, mode: str = "DCR"):
+def space_to_depth(x: np.ndarray, *, blocksize: int, mode: str = "DCR"):
     n, c, h, w = _image(x)
     b = blocksize
     if h % b or w % b:
@@ -237,14 +247,14 @@ def space_to_depth(x, *, blocksize: int, mode: str = "DCR"):
     return blocks.reshape(n, c * b * b, h // b, w // b)
 
 
-def _image(x):
+def _image(x: np.ndarray):
     if x.ndim != 4:
         raise ValueError(f"the input must have shape [N, C, H, W], but has {list(x.shape)}")
     return x.shape
 
 
 @op("ReverseSequence", since=10)
-def reverse_sequence(x, sequence_lens, *, batch_axis: int = 1, time_axis: int = 0):
+def reverse_sequence(x: np.ndarray, sequence_lens: np.ndarray, *, batch_axis: int = 1, time_axis: int = 0):
     if {batch_axis, time_axis} != {0, 1} or x.ndim < 2:
         raise ValueError(f"batch and time axes are 0 and 1, not {batch_axis} and {time_axis}")
     lengths = sequence_lens.reshape(-1)
@@ -259,22 +269,23 @@ def reverse_sequence(x, sequence_lens, *, batch_axis: int = 1, time_axis: int = 
 
 
 @op("Trilu", since=14)
-def trilu(x, k=None, *, upper: int = 1):
+def trilu(x: np.ndarray, k: np.ndarray | None = None, *, upper: int = 1):
     if x.ndim < 2:
         raise ValueError(f"the input must be a matrix or several, but has shape {list(x.shape)}")
-    k = 0 if k is None else int(scalar(k, "k"))
+    diagonal = 0 if k is None else int(scalar(k, "k"))
     distance = np.arange(x.shape[-1]) - np.arange(x.shape[-2])[:, None]
-    kept = distance >= k if upper else distance <= k
+    kept = distance >= diagonal if upper else distance <= diagonal
     out = zeros(x.shape, x.dtype)
     np.copyto(out, x, where=kept)
     return out
 
 
 @op("CenterCropPad", since=18)
-def center_crop_pad(x, shape, *, axes: list[int] | None = None):
-    axes = check_axes(range(x.ndim) if axes is None else axes, x.ndim)
-    wanted = dict(zip(axes, ints(shape), strict=True))
-    target = [wanted.get(i, d) for i, d in enumerate(x.shape)]
+def center_crop_pad(x: np.ndarray, shape: np.ndarray, *, axes: list[int] | None = None):
+    chosen = check_axes(range(x.ndim) if axes is None else axes, x.ndim)
+    target = list(x.shape)
+    for axis, length in zip(chosen, ints(shape), strict=True):
+        target[axis] = length
     out = zeros(target, x.dtype)
     into, source = [], []
     for have, want in zip(x.shape, target, strict=True):
@@ -286,10 +297,11 @@ def center_crop_pad(x, shape, *, axes: list[int] | None = None):
 
 
 @op("Range", since=11)
-def range_(start, limit, delta, *, stash_type: int = 1):
+def range_(start: np.ndarray, limit: np.ndarray, delta: np.ndarray, *, stash_type: int = 1):
     """start + i * delta below `limit`; as many as ceil((limit - start) / delta), counted in exact arithmetic for
     integers and in float64 for floats. float16 and bfloat16 are computed in float32 (`stash_type`) and rounded."""
-    first, last, step = (scalar(to_float32(x), what) for x, what in ((start, "start"), (limit, "limit"), (delta, "delta")))
+    named = {"start": start, "limit": limit, "delta": delta}
+    first, last, step = (scalar(to_float32(x), name) for name, x in named.items())
     if step == 0:
         raise ValueError("delta is 0")
     whole = start.dtype.kind in "iu"
@@ -300,7 +312,7 @@ def range_(start, limit, delta, *, stash_type: int = 1):
 
 
 @op("ConstantOfShape", since=9)
-def constant_of_shape(shape, *, value=None):
+def constant_of_shape(shape: np.ndarray, *, value: np.ndarray | None = None):
     value = np.zeros((), np.float32) if value is None else value
     dims = ints(shape)
     if min(dims, default=0) < 0:
@@ -311,8 +323,8 @@ def constant_of_shape(shape, *, value=None):
 @op("Constant")
 def constant(
     *,
-    value=None,
-    sparse_value=None,
+    value: np.ndarray | None = None,
+    sparse_value: np.ndarray | None = None,
     value_int: int | None = None,
     value_ints: list[int] | None = None,
     value_float: float | None = None,
@@ -332,7 +344,7 @@ def constant(
 
 
 @op("EyeLike", since=9)
-def eye_like(x, *, dtype: int | None = None, k: int = 0):
+def eye_like(x: np.ndarray, *, dtype: int | None = None, k: int = 0):
     if x.ndim != 2:
         raise ValueError(f"the input must be a matrix, but has shape {list(x.shape)}")
     diagonal = np.arange(x.shape[1]) - np.arange(x.shape[0])[:, None] == k

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..model.dtypes import dtype_of
@@ -12,17 +14,24 @@ from .registry import op
 
 @op("DFT", since=17)
 @in_float32
-def dft_17(x, dft_length=None, *, axis: int = 1, inverse: int = 0, onesided: int = 0):
+def dft_17(x: np.ndarray, dft_length: np.ndarray | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0):
     return _dft(x, dft_length, axis, inverse, onesided)
 
 
 @op("DFT", since=20)
 @in_float32
-def dft(x, dft_length=None, axis=None, *, inverse: int = 0, onesided: int = 0):
+def dft(
+    x: np.ndarray,
+    dft_length: np.ndarray | None = None,
+    axis: np.ndarray | None = None,
+    *,
+    inverse: int = 0,
+    onesided: int = 0,
+):
     return _dft(x, dft_length, -2 if axis is None else int(scalar(axis, "axis")), inverse, onesided)
 
 
-def _dft(x, dft_length, axis, inverse, onesided):
+def _dft(x: np.ndarray, dft_length: np.ndarray | None, axis: int, inverse: int, onesided: int):
     """Of a signal whose last axis holds the real part, or that and the imaginary part; so does the result's.
 
     One-sided, the forward transform gives the first half of a real signal's spectrum, and the inverse one takes it.
@@ -43,17 +52,24 @@ def _dft(x, dft_length, axis, inverse, onesided):
     return _parts((np.fft.ifft if inverse else np.fft.fft)(signal, n, axis), x.dtype)
 
 
-def _complex(x):
+def _complex(x: np.ndarray):
     return x[..., 0] + 1j * x[..., 1] if x.shape[-1] == 2 else x[..., 0]
 
 
-def _parts(spectrum, dtype):
+def _parts(spectrum: Any, dtype: np.dtype):
     return np.stack([spectrum.real, spectrum.imag], axis=-1).astype(dtype)
 
 
 @op("STFT", since=17)
 @in_float32
-def stft(signal, frame_step, window=None, frame_length=None, *, onesided: int = 1):
+def stft(
+    signal: np.ndarray,
+    frame_step: np.ndarray,
+    window: np.ndarray | None = None,
+    frame_length: np.ndarray | None = None,
+    *,
+    onesided: int = 1,
+):
     """signal (batch, length, 1 or 2) -> (batch, frames, bins, 2)."""
     if signal.ndim != 3 or signal.shape[-1] not in (1, 2):
         raise ValueError(f"the signal must have shape [batch, length, 1 or 2], but has {list(signal.shape)}")
@@ -74,33 +90,39 @@ def stft(signal, frame_step, window=None, frame_length=None, *, onesided: int = 
     return _parts((np.fft.rfft if onesided else np.fft.fft)(frames, axis=-1), signal.dtype)
 
 
-def _cosines(size, periodic, output_datatype, *coefficients):
+def _cosines(size: np.ndarray, periodic: int, output_datatype: int, *coefficients: float):
     """The window sum of (-1)**k * coefficient k * cos(2 pi k i / n), n being size if periodic, else size - 1."""
-    size = int(scalar(size, "size"))
-    angle = 2 * np.pi * np.arange(size) / max(size if periodic else size - 1, 1)
+    length = int(scalar(size, "size"))
+    angle = 2 * np.pi * np.arange(length) / max(length if periodic else length - 1, 1)
     window = sum((-1) ** k * c * np.cos(k * angle) for k, c in enumerate(coefficients))
     return convert(np.asarray(window, np.float64), dtype_of(output_datatype))
 
 
 @op("HannWindow", since=17)
-def hann_window(size, *, output_datatype: int = 1, periodic: int = 1):
+def hann_window(size: np.ndarray, *, output_datatype: int = 1, periodic: int = 1):
     return _cosines(size, periodic, output_datatype, 0.5, 0.5)
 
 
 @op("HammingWindow", since=17)
-def hamming_window(size, *, output_datatype: int = 1, periodic: int = 1):
+def hamming_window(size: np.ndarray, *, output_datatype: int = 1, periodic: int = 1):
     return _cosines(size, periodic, output_datatype, 25 / 46, 21 / 46)
 
 
 @op("BlackmanWindow", since=17)
-def blackman_window(size, *, output_datatype: int = 1, periodic: int = 1):
+def blackman_window(size: np.ndarray, *, output_datatype: int = 1, periodic: int = 1):
     return _cosines(size, periodic, output_datatype, 0.42, 0.5, 0.08)
 
 
 @op("MelWeightMatrix", since=17)
 @in_float32
 def mel_weight_matrix(
-    num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz, *, output_datatype: int = 1
+    num_mel_bins: np.ndarray,
+    dft_length: np.ndarray,
+    sample_rate: np.ndarray,
+    lower_edge_hertz: np.ndarray,
+    upper_edge_hertz: np.ndarray,
+    *,
+    output_datatype: int = 1,
 ):
     """(dft_length // 2 + 1, num_mel_bins): triangles whose corners are evenly spaced on the mel scale."""
     bins, length = int(scalar(num_mel_bins, "num_mel_bins")), int(scalar(dft_length, "dft_length"))

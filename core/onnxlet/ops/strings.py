@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -10,19 +11,19 @@ from ..graph.ir import STRING
 from .registry import op
 
 
-def _mapped(function, x, dtype=STRING):
+def _mapped(function: Any, x: np.ndarray, dtype: np.dtype = STRING):
     out = np.empty(x.shape, dtype)
     out.reshape(-1)[:] = [function(text) for text in x.reshape(-1)]
     return out
 
 
 @op("StringConcat", since=20)
-def string_concat(x, y):
+def string_concat(x: np.ndarray, y: np.ndarray):
     return np.asarray(x + y, STRING)
 
 
 @op("StringSplit", since=20)
-def string_split(x, *, delimiter: str = "", maxsplit: int | None = None):
+def string_split(x: np.ndarray, *, delimiter: str = "", maxsplit: int | None = None):
     """The parts, padded with empty strings along a new last axis, and how many there are."""
     limit = -1 if maxsplit is None else maxsplit
     parts = [text.split(delimiter or None, limit) for text in x.reshape(-1)]
@@ -39,7 +40,7 @@ _CASES = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
 
 @op("StringNormalizer", since=10)
 def string_normalizer(
-    x,
+    x: np.ndarray,
     *,
     case_change_action: str = "NONE",
     is_case_sensitive: int = 0,
@@ -59,7 +60,7 @@ def string_normalizer(
 
 
 @op("RegexFullMatch", since=20)
-def regex_full_match(x, *, pattern: str):
+def regex_full_match(x: np.ndarray, *, pattern: str):
     """`pattern` is in RE2's syntax; where Python's differs (``\\z``, ``\\C``, ``(?U)``), it is an error."""
     matches = re.compile(pattern.replace(r"\z", r"\Z")).fullmatch
-    return _mapped(lambda text: matches(text) is not None, x, np.bool_)
+    return _mapped(lambda text: matches(text) is not None, x, np.dtype(np.bool_))

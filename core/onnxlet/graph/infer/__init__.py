@@ -1,0 +1,150 @@
+"""Type and shape inference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..ir import Graph, Node, OptionalType, SequenceType, TensorType, Type
+from . import control, elementwise, matrix, microsoft, ml, quantize, reduce, rnn, shape, signal, windows
+from .common import UNKNOWN
+from .registry import find_inference
+from .values import MAX_SIZE, Value, evaluate
+
+FAMILIES = (control, elementwise, matrix, microsoft, ml, quantize, reduce, rnn, shape, signal, windows)
+"""The modules whose functions are registered."""
+
+
+def infer_node(
+    node: Node, inputs: Sequence[Type | None], constants: Sequence[np.ndarray | None] | None = None
+) -> list[Type | None]:
+    """The types of a node's outputs, one for each name in `node.outputs`; `None` where nothing is known.
+
+    `inputs` and `constants` go with `node.inputs`: types, and the values that are known. Raises `ShapeError` where the
+    inputs are against the specification.
+    """
+    inference = find_inference(node)
+    found = [] if inference is None else list(inference(node, inputs, constants or [None] * len(inputs)))
+    return (found + [None] * len(node.outputs))[: len(node.outputs)]
+
+
+def infer_graph(graph: Graph, input_types: Mapping[str, Type | None] | None = None) -> dict[str, Type | None]:
+    """The types of all values of a graph, over symbolic dimensions.
+
+    `input_types` says more about inputs than the model does (concrete shapes, say); for a sub-graph it also holds the
+    types of values that it captures. What the model declares about a value fills in what can't be inferred. Raises
+    `ShapeError` where a node's inputs are against the specification.
+    """
+    return _infer(graph, input_types or {}, {}, {})
+
+
+def _infer(
+    graph: Graph,
+    input_types: Mapping[str, Type | None],
+    outer_types: Mapping[str, Type | None],
+    outer_values: Mapping[str, Value],
+) -> dict[str, Type | None]:
+    types: dict[str, Type | None] = {**outer_types, **input_types}
+    own = {*graph.inputs, *graph.defaults, *graph.initializers}
+    for name in (*graph.inputs, *graph.defaults):
+        types[name] = _filled(input_types.get(name), graph.types.get(name), symbols=True)
+    values = dict(outer_values)
+    for name, constant in graph.initializers.items():
+        types[name] = TensorType(constant.dtype, constant.shape)
+        if name not in graph.defaults and constant.size <= MAX_SIZE and constant.dtype != object:
+            values[name] = constant.numpy()
+    for node in graph.nodes:
+        inputs = [types.get(name) if name else None for name in node.inputs]
+        known = [values.get(name) if name else None for name in node.inputs]
+        found = _with_bodies(node, inputs, types, values) or infer_node(node, inputs, known)
+        computed = evaluate(node, inputs, known)
+        for name, type_, value in zip(node.outputs, found, computed + [None] * len(found), strict=False):
+            if not name:
+                continue
+            types[name] = _filled(type_, graph.types.get(name))
+            own.add(name)
+            if value is not None:
+                values[name] = value
+    return {name: types[name] for name in own}
+
+
+def _with_bodies(
+    node: Node, inputs: list[Type | None], types: Mapping[str, Type | None], values: Mapping[str, Value]
+) -> list[Type | None] | None:
+    """The types that the bodies of an If or a Loop give."""
+    if node.domain == "" and node.op_type == "If":
+        bodies = [node.attributes.get("then_branch"), node.attributes.get("else_branch")]
+        found = []
+        for body in bodies:
+            if not isinstance(body, Graph):
+                return None
+            inner = _infer(body, {}, types, values)
+            found.append([inner.get(o, types.get(o)) for o in body.outputs])
+        if len(found[0]) == len(found[1]):
+            return [control.meet(a, b) for a, b in zip(*found, strict=True)]
+    if node.domain == "" and node.op_type == "Loop":
+        return _loop(node, inputs, types, values)
+    return None
+
+
+def _loop(
+    node: Node, inputs: list[Type | None], types: Mapping[str, Type | None], values: Mapping[str, Value]
+) -> list[Type | None] | None:
+    body = node.attributes.get("body")
+    carried = inputs[2:]
+    if not isinstance(body, Graph) or len(body.inputs) != 2 + len(carried):
+        return None
+    scalars: list[Type | None] = [TensorType(np.dtype(np.int64), ()), TensorType(np.dtype(bool), ())]
+    # What is carried must keep its type from one iteration to the next: weaken it until it does. Each round drops
+    # a shape or a dimension, so this ends; usually after one round, or two.
+    for _ in range(4):
+        inner = _infer(body, dict(zip(body.inputs, [*scalars, *carried], strict=True)), types, values)
+        outputs = [inner.get(o, types.get(o)) for o in body.outputs]
+        kept = [control.meet(a, b) for a, b in zip(carried, outputs[1:], strict=False)]
+        if kept == carried:
+            break
+        carried = kept
+    else:
+        carried = [control.loose(t) for t in carried]
+        inner = _infer(body, dict(zip(body.inputs, [*scalars, *carried], strict=True)), types, values)
+        outputs = [inner.get(o, types.get(o)) for o in body.outputs]
+    scanned: list[Type | None] = []
+    for type_ in outputs[1 + len(carried) :]:
+        if isinstance(type_, TensorType) and type_.shape is not None:
+            scanned.append(TensorType(type_.dtype, (None, *type_.shape)))
+        else:
+            scanned.append(control.loose(type_))
+    return [*carried, *scanned]
+
+
+def _filled(type_: Type | None, declared: Type | None, *, symbols: bool = False) -> Type | None:
+    """A type with its unknown parts taken from what the model declares, where the two do not contradict.
+
+    Declared symbolic dimensions are believed only of inputs: elsewhere exporters often write any name.
+    """
+    if type_ is None or type_ == UNKNOWN:
+        return declared if symbols else _without_symbols(declared)
+    if not isinstance(type_, TensorType) or not isinstance(declared, TensorType):
+        return type_
+    other = declared if symbols else _without_symbols(declared)
+    assert isinstance(other, TensorType)
+    dtype = type_.dtype if type_.dtype is not None else other.dtype
+    if type_.shape is None:
+        return TensorType(dtype, other.shape)
+    if other.shape is None or len(other.shape) != len(type_.shape):
+        return TensorType(dtype, type_.shape)
+    return TensorType(dtype, tuple(a if a is not None else b for a, b in zip(type_.shape, other.shape, strict=True)))
+
+
+def _without_symbols(type_: Type | None) -> Type | None:
+    if isinstance(type_, TensorType) and type_.shape is not None:
+        return TensorType(type_.dtype, tuple(d if isinstance(d, int) else None for d in type_.shape))
+    if isinstance(type_, SequenceType):
+        return SequenceType(_without_symbols(type_.element))
+    if isinstance(type_, OptionalType):
+        return OptionalType(_without_symbols(type_.element))
+    return type_
+
+
+__all__ = ["FAMILIES", "infer_graph", "infer_node"]

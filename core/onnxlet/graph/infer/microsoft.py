@@ -1,0 +1,271 @@
+"""Contributed operators of onnxruntime (domain com.microsoft), which its optimiser and exporters write."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir import Dim, Node, TensorType, Type
+from .common import (
+    FLOAT,
+    Constants,
+    Inputs,
+    Shape,
+    axis_of,
+    broadcast,
+    dtype_of,
+    fail,
+    present,
+    product,
+    shape_of,
+    tensor,
+)
+from .matrix import gemm_shape, part_of, product_shape, swapped, total_of
+from .reduce import reduced
+from .registry import infer
+from .shape import unsqueeze
+from .windows import convolution, window_sizes
+
+MS = "com.microsoft"
+INT32 = np.dtype(np.int32)
+
+
+@infer(
+    "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "GroupNorm", "SkipGroupNorm", "RotaryEmbedding", "BiasSoftmax",
+    "Inverse", "Trilu", "Rfft", "GemmaRotaryEmbedding", "LayerNormalization", "SimplifiedLayerNormalization",
+    domain=MS,
+)  # fmt: skip
+def like_first(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    return [tensor(node, inputs, 0)]
+
+
+@infer("BiasAdd", "BiasSplitGelu", domain=MS)
+def bias(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x = tensor(node, inputs, 0)
+    if node.op_type == "BiasAdd" or x.shape is None:
+        return [x]
+    return [TensorType(x.dtype, (*x.shape[:-1], x.shape[-1] // 2 if isinstance(x.shape[-1], int) else None))]
+
+
+@infer("FusedConv", domain=MS)
+def fused_conv(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    shape = convolution(node, shape_of(node, inputs, 0), shape_of(node, inputs, 1))
+    return [TensorType(dtype_of(node, inputs, 0), shape)]
+
+
+def last_channels(shape: Shape) -> Shape:
+    return None if shape is None else (shape[0], *shape[2:], shape[1])
+
+
+def first_channels(shape: Shape) -> Shape:
+    return None if shape is None else (shape[0], shape[-1], *shape[1:-1])
+
+
+@infer("NhwcConv", "NhwcFusedConv", domain=MS)
+def nhwc_conv(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    # Weights are (M, *kernel, C / group) in NhwcConv, (M, C / group, *kernel) in NhwcFusedConv.
+    w = shape_of(node, inputs, 1)
+    w = first_channels(w) if node.op_type == "NhwcConv" else w
+    shape = convolution(node, first_channels(shape_of(node, inputs, 0)), w)
+    return [TensorType(dtype_of(node, inputs, 0), last_channels(shape))]
+
+
+@infer("FusedMatMul", "TransposeMatMul", domain=MS)
+def fused_matmul(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    a, b = shape_of(node, inputs, 0), shape_of(node, inputs, 1)
+    if node.attributes.get("transBatchA", 0) and a is not None:
+        a = (*a[1:-1], a[0], a[-1])
+    if node.attributes.get("transBatchB", 0) and b is not None:
+        b = (*b[1:-1], b[0], b[-1])
+    a = swapped(a) if node.attributes.get("transA", 0) else a
+    b = swapped(b) if node.attributes.get("transB", 0) else b
+    return [TensorType(dtype_of(node, inputs, 0), product_shape(node, a, b))]
+
+
+@infer("FusedGemm", domain=MS)
+def fused_gemm(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    return [TensorType(dtype_of(node, inputs, 0), gemm_shape(node, inputs))]
+
+
+@infer("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MS)
+def skip_layer_normalization(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x = tensor(node, inputs, 0)
+    statistics = TensorType(FLOAT, None if x.shape is None else (*x.shape[:-1], 1))
+    return [x, statistics, statistics, x]
+
+
+@infer("EmbedLayerNormalization", domain=MS)
+def embed_layer_normalization(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    ids, table = shape_of(node, inputs, 0, rank=2), shape_of(node, inputs, 2, rank=2)
+    batch, length = ids or (None, None)
+    y = TensorType(dtype_of(node, inputs, 2), (batch, length, table[1] if table else None))
+    return [y, TensorType(INT32, (batch,)), y]
+
+
+@infer("Attention", "QAttention", domain=MS)
+def attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    quantized = node.op_type == "QAttention"
+    x, w = shape_of(node, inputs, 0, rank=3), shape_of(node, inputs, 1, rank=2)
+    dtype = dtype_of(node, inputs, 3 if quantized else 0)
+    heads, sizes = node.attributes["num_heads"], node.attributes.get("qkv_hidden_sizes")
+    width: Dim = sizes[2] if sizes else w[1] // 3 if w is not None and isinstance(w[1], int) else None
+    batch, length = (None, None) if x is None else (x[0], x[1])
+    past = shape_of(node, inputs, 8 if quantized else 4)
+    total = total_of(past[3], length) if past is not None and len(past) == 5 else length
+    present_state = (2, batch, heads, total, part_of(width, heads))
+    return [TensorType(dtype, (batch, length, width)), TensorType(dtype, present_state)]
+
+
+@infer("MultiHeadAttention", domain=MS)
+def multi_head_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    q, k, v = (shape_of(node, inputs, i) for i in range(3))
+    dtype, heads = dtype_of(node, inputs, 0), node.attributes["num_heads"]
+    if q is None:
+        return [TensorType(dtype, (None, None, None))]
+    batch, length = q[0], q[1]
+    key_length: Dim = None
+    if len(q) == 5:  # query, key and value packed: (B, S, heads, 3, size)
+        return [TensorType(dtype, (batch, length, product((q[2], q[4]))))]
+    if k is not None and len(k) == 5:  # key and value packed: (B, L, heads, 2, size)
+        width, key_length = product((k[2], k[4])), k[1]
+    elif v is not None:
+        width = product((v[1], v[3])) if len(v) == 4 else v[2]
+        key_length = v[2] if len(v) == 4 else v[1]
+    else:
+        width = None
+    if present(node, 6):
+        past = shape_of(node, inputs, 6)
+        total = total_of(past[2], key_length) if past is not None else None
+    else:
+        total = key_length
+    k_width = q[2] if len(q) == 3 else None
+    return [
+        TensorType(dtype, (batch, length, width)),
+        TensorType(dtype, (batch, heads, total, part_of(k_width, heads))),
+        TensorType(dtype, (batch, heads, total, part_of(width, heads))),
+    ]
+
+
+@infer("GroupQueryAttention", domain=MS)
+def group_query_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    q = shape_of(node, inputs, 0, rank=3)
+    dtype = dtype_of(node, inputs, 0)
+    heads, kv_heads = node.attributes["num_heads"], node.attributes["kv_num_heads"]
+    batch, length, width = q or (None, None, None)
+    if not present(node, 1):  # query, key and value packed
+        size = part_of(width, heads + 2 * kv_heads)
+        width = product((heads, size))
+    size = part_of(width, heads)
+    # How long the cache gets depends on values (the buffer may be shared).
+    cache = TensorType(dtype_of(node, inputs, 3) or dtype, (batch, kv_heads, None, size))
+    return [TensorType(dtype, (batch, length, width)), cache, cache]
+
+
+@infer("MatMulNBits", "MatMulBnb4", "MatMulFpQ4", domain=MS)
+def matmul_n_bits(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    a = shape_of(node, inputs, 0, least=1)
+    inner, columns = node.attributes["K"], node.attributes["N"]
+    if a is not None and isinstance(a[-1], int) and a[-1] != inner:
+        fail(node, f"input 0 has {a[-1]} columns, the weights have K = {inner} rows")
+    return [TensorType(dtype_of(node, inputs, 0), None if a is None else (*a[:-1], columns))]
+
+
+@infer("DynamicQuantizeMatMul", domain=MS)
+def dynamic_quantize_matmul(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    shape = product_shape(node, shape_of(node, inputs, 0), shape_of(node, inputs, 1))
+    return [TensorType(dtype_of(node, inputs, 0), shape)]
+
+
+@infer("MatMulIntegerToFloat", domain=MS)
+def matmul_integer_to_float(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    shape = product_shape(node, shape_of(node, inputs, 0), shape_of(node, inputs, 1))
+    return [TensorType(dtype_of(node, inputs, 2), shape)]
+
+
+@infer("QGemm", domain=MS)
+def qgemm(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    dtype = dtype_of(node, inputs, 8) if present(node, 8) else FLOAT
+    return [TensorType(dtype, gemm_shape(node, inputs, b_index=3, c_index=6))]
+
+
+@infer("QLinearAdd", "QLinearMul", domain=MS)
+def qlinear_arithmetic(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    return [TensorType(dtype_of(node, inputs, 0), broadcast(node, inputs, (0, 3)))]
+
+
+@infer("QLinearConcat", domain=MS)
+def qlinear_concat(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    """Inputs are the output's scale and zero point, then data, scale and zero point of each part."""
+    dtype = dtype_of(node, inputs, 1)
+    parts = [shape_of(node, inputs, i) for i in range(2, len(inputs), 3)]
+    first = parts[0] if parts else None
+    if first is None or any(p is None or len(p) != len(first) for p in parts):
+        return [TensorType(dtype, None)]
+    axis = axis_of(node, node.attributes["axis"], len(first))
+    column = [p[axis] for p in parts if p is not None]
+    total = sum(d for d in column if isinstance(d, int)) if all(isinstance(d, int) for d in column) else None
+    return [TensorType(dtype, (*first[:axis], total, *first[axis + 1 :]))]
+
+
+@infer("QLinearWhere", domain=MS)
+def qlinear_where(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    return [TensorType(dtype_of(node, inputs, 1), broadcast(node, inputs, (0, 1, 4)))]
+
+
+@infer("QLinearGlobalAveragePool", domain=MS)
+def qlinear_global_average_pool(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x = shape_of(node, inputs, 0, least=3)
+    dtype = dtype_of(node, inputs, 0)
+    if x is None:
+        return [TensorType(dtype, None)]
+    ones = (1,) * (len(x) - 2)
+    last = node.attributes.get("channels_last", 0)
+    return [TensorType(dtype, (x[0], *ones, x[-1]) if last else (x[0], x[1], *ones))]
+
+
+@infer("QLinearAveragePool", "NhwcMaxPool", domain=MS)
+def channels_last_pool(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x = shape_of(node, inputs, 0, least=3)
+    dtype = dtype_of(node, inputs, 0)
+    if x is None:
+        return [TensorType(dtype, None)]
+    last = node.op_type == "NhwcMaxPool" or node.attributes.get("channels_last", 0)
+    rank = len(x) - 2
+    kernel = node.attributes["kernel_shape"]
+    dilations = node.attributes.get("dilations") or [1] * rank
+    sizes = window_sizes(node, x[1:-1] if last else x[2:], kernel, dilations, bool(node.attributes.get("ceil_mode", 0)))
+    return [TensorType(dtype, (x[0], *sizes, x[-1]) if last else (x[0], x[1], *sizes))]
+
+
+@infer("QLinearReduceMean", domain=MS)
+def qlinear_reduce_mean(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    keep = bool(node.attributes.get("keepdims", 1))
+    shape = reduced(node, shape_of(node, inputs, 0), node.attributes.get("axes"), keep)
+    return [TensorType(dtype_of(node, inputs, 0), shape)]
+
+
+@infer("GatherBlockQuantized", domain=MS)
+def gather_block_quantized(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    data, indices = shape_of(node, inputs, 0), shape_of(node, inputs, 1)
+    dtype = dtype_of(node, inputs, 2)
+    if data is None or indices is None:
+        return [TensorType(dtype, None)]
+    axis = axis_of(node, node.attributes.get("gather_axis", 0), len(data))
+    per_byte = 8 // node.attributes.get("bits", 4) if dtype_of(node, inputs, 0) == np.uint8 else 1
+    rows = (*data[:-1], product((data[-1], per_byte)))
+    return [TensorType(dtype, (*rows[:axis], *indices, *rows[axis + 1 :]))]
+
+
+@infer("ExpandDims", domain=MS)
+def expand_dims(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    return list(unsqueeze(node, inputs, constants))
+
+
+@infer("CDist", domain=MS)
+def cdist(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    a, b = shape_of(node, inputs, 0, rank=2), shape_of(node, inputs, 1, rank=2)
+    return [TensorType(dtype_of(node, inputs, 0), (a[0] if a else None, b[0] if b else None))]
+
+
+@infer("ConvTransposeWithDynamicPads", "CropAndResize", "GridSample", domain=MS)
+def image_like(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    return [TensorType(dtype_of(node, inputs, 0), (None,) * 4)]

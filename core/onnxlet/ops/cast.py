@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..graph.ir import STRING
-from ..model.dtypes import bits_of, dtype_of, is_extended, named, narrow, spec_name, widen
+from ..model.dtypes import BITS, bits_of, dtype_of, element_type_of, is_extended, named, narrow, spec_name, widen
 from .registry import op
 
 
@@ -67,13 +67,21 @@ def _to_integers(x: np.ndarray, dtype: np.dtype):
 def _to_odd_float32(x: np.ndarray):
     """A float32 that is inexact only in its last bit, which is then odd: rounding it again to fewer bits gives what
     rounding `x` once would."""
-    wide = x.astype(np.float64)
+    wide = _to_odd_float64(x)
     near = wide.astype(np.float32)
     bits = near.view(np.uint32)
     exact = (near == wide) | ~np.isfinite(near)
     beyond = np.abs(near.astype(np.float64)) > np.abs(wide)
     truncated = np.where(~exact & beyond, bits - np.uint32(1), bits)
     return np.where(exact, bits, truncated | np.uint32(1)).view(np.float32)
+
+
+def _to_odd_float64(x: np.ndarray) -> np.ndarray:
+    if x.dtype.itemsize < 8 or x.dtype.kind == "f":
+        return x.astype(np.float64)
+    rest = x & x.dtype.type(2047)
+    odd = ((x >> x.dtype.type(11)) | (rest != 0)).astype(np.float64) * 2048
+    return np.where((x > -(2**53)) & (x < 2**53), x.astype(np.float64), odd)
 
 
 def _scales(x: np.ndarray, saturate: bool, round_mode: str):
@@ -120,5 +128,12 @@ def _to_strings(x: np.ndarray):
 def bit_cast(x: np.ndarray, *, to: int):
     """The same bits as another type of the same width."""
     dtype = dtype_of(to)
+    have, want = _width(x.dtype), _width(dtype)
+    if have != want or STRING in (x.dtype, dtype):
+        raise ValueError(f"{spec_name(x.dtype)} ({have} bits) can't be read as {spec_name(dtype)} ({want} bits)")
     bits = bits_of(x) if is_extended(x.dtype) else x
     return bits.view(dtype)
+
+
+def _width(dtype: np.dtype) -> int:
+    return BITS.get(element_type_of(dtype), dtype.itemsize * 8)

@@ -23,7 +23,7 @@ def in_range(indices: np.ndarray, size: int, what: str) -> np.ndarray:
 @op("Gather")
 def gather(data: np.ndarray, indices: np.ndarray, *, axis: int = 0):
     axis = check_axis(axis, data.ndim)
-    return np.asarray(np.take(data, in_range(indices, data.shape[axis], f"axis {axis}"), axis))
+    return np.asarray(np.take(data, in_range(indices, data.shape[axis], f"axis {axis}"), axis), data.dtype)
 
 
 def _element_positions(shape: Sequence[int], indices: np.ndarray, axis: int):
@@ -57,7 +57,7 @@ def _tuple_positions(shape: Sequence[int], indices: np.ndarray, batch_dims: int)
 
 @op("GatherND", since=11)
 def gather_nd(data: np.ndarray, indices: np.ndarray, *, batch_dims: int = 0):
-    return np.asarray(data[_tuple_positions(data.shape, indices, batch_dims)])
+    return np.asarray(data[_tuple_positions(data.shape, indices, batch_dims)], data.dtype)
 
 
 _COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}

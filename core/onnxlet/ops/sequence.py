@@ -65,7 +65,7 @@ def split_to_sequence(x: np.ndarray, split: np.ndarray | None = None, *, axis: i
     length = x.shape[axis]
     before = (slice(None),) * axis
     if split is None:
-        return ([x[(*before, slice(i, i + 1) if keepdims else i)] for i in range(length)],)
+        return ([x[(*before, slice(i, i + 1) if keepdims else i, ...)] for i in range(length)],)
     sizes = ints(split)
     if split.ndim == 0:
         if sizes[0] < 1:

@@ -117,7 +117,9 @@ async def check(provider: Any, case: Case) -> None:
 
 
 def random(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
-    return (np.random.default_rng(seed + sum(shape) * 31 + len(shape)).standard_normal(shape) * scale).astype(np.float32)
+    return (np.random.default_rng(seed + sum(shape) * 31 + len(shape)).standard_normal(shape) * scale).astype(
+        np.float32
+    )
 
 
 def integers(*shape: int, low: int = -9, high: int = 10, dtype: Any = np.int32) -> np.ndarray:

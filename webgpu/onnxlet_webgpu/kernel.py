@@ -147,9 +147,8 @@ class Kernel:
 def flat_body(statements: str, count: int | None = None) -> str:
     """The body of a kernel with one invocation per output element `i`, whatever way the dispatch is split."""
     bound = "arrayLength(&y)" if count is None else f"{count}u"
-    return (
-        f"let i = gid.x + gid.y * groups.x * {WORKGROUP}u;\n"
-        f"if (i >= {bound}) {{ return; }}\n" + statements.strip("\n")
+    return f"let i = gid.x + gid.y * groups.x * {WORKGROUP}u;\nif (i >= {bound}) {{ return; }}\n" + statements.strip(
+        "\n"
     )
 
 

@@ -156,7 +156,7 @@ fn power(x: f32, e: f32) -> f32 {
     let t = 1.0 - 2.0 / (exp(2.0 * min(a, 20.0)) + 1.0);
     return select(select(t, -t, x < 0.0), x, is_nan(x));
 }""", ("is_nan",)),
-    "error_function": ("""// Maclaurin's series near zero, elsewhere Abramowitz and Stegun, formula 7.1.26 (error below 1.5e-7).
+    "error_function": ("""// Maclaurin's series near zero, elsewhere Abramowitz and Stegun's formula 7.1.26.
 fn error_function(x: f32) -> f32 {
     let a = abs(x);
     if (a < 0.5) {
@@ -170,9 +170,9 @@ fn error_function(x: f32) -> f32 {
     return select(select(r, -r, x < 0.0), x, is_nan(x));
 }""", ("is_nan",)),
     "sigmoid": ("""fn sigmoid(x: f32) -> f32 {
-    let e = exp(-abs(x));
+    let e = exponential(-abs(x));
     return select(1.0, e, x < 0.0) / (1.0 + e);
-}""", ()),
+}""", ("exponential",)),
     "gelu": ("fn gelu(x: f32) -> f32 { return 0.5 * x * (1.0 + error_function(x * 0.70710678118)); }",
              ("error_function",)),
     "gelu_tanh": ("""fn gelu_tanh(x: f32) -> f32 {
@@ -190,27 +190,37 @@ fn exp_minus_one(x: f32) -> f32 {
     if (abs(x) < 0.3) {
         return x * (1.0 + x * (0.5 + x * (0.16666667 + x * (0.041666667 + x * (0.0083333333 + x * 0.0013888889)))));
     }
-    return exp(x) - 1.0;
-}""", ()),
-    "softplus": ("fn softplus(x: f32) -> f32 { return select(max(x, 0.0) + log_one_plus(exp(-abs(x))), x, is_nan(x)); }",
-                 ("log_one_plus", "is_nan")),
+    return exponential(x) - 1.0;
+}""", ("exponential",)),
+    "softplus": ("""fn softplus(x: f32) -> f32 {
+    return select(max(x, 0.0) + log_one_plus(exponential(-abs(x))), x, is_nan(x));
+}""", ("log_one_plus", "exponential", "is_nan")),
     "floor_mod": ("""// The remainder with the sign of the divisor.
 fn floor_mod(a: i32, b: i32) -> i32 {
     let r = a % b;
     return select(r, r + b, r != 0 && (r < 0) != (b < 0));
 }""", ()),
-    "sine_hyperbolic": ("fn sine_hyperbolic(x: f32) -> f32 { let e = exp_minus_one(abs(x)); "
-                        "let s = select(0.5 * (e + e / (e + 1.0)), 0.5 * e, e > 1e10); "
-                        "return select(s, -s, x < 0.0); }", ("exp_minus_one",)),
-    "inverse_sinh": ("fn inverse_sinh(x: f32) -> f32 { let a = abs(x); "
-                     "let big = select(log_one_plus(a + a * a / (1.0 + sqrt(1.0 + a * a))), log(a) + 0.69314718, a > 1e8); "
-                     "return select(select(big, -big, x < 0.0), x, is_nan(x)); }", ("log_one_plus", "is_nan")),
-    "inverse_cosh": ("fn inverse_cosh(x: f32) -> f32 { if (!(x >= 1.0)) { return quiet_nan(); } "
-                     "if (x > 1e8) { return log(x) + 0.69314718; } "
-                     "return log_one_plus(x - 1.0 + sqrt((x - 1.0) * (x + 1.0))); }", ("log_one_plus", "quiet_nan")),
-    "inverse_tanh": ("fn inverse_tanh(x: f32) -> f32 { if (!(abs(x) <= 1.0)) { return quiet_nan(); } "
-                     "if (abs(x) == 1.0) { return select(infinity(), -infinity(), x < 0.0); } "
-                     "return 0.5 * log_one_plus(2.0 * x / (1.0 - x)); }", ("log_one_plus", "quiet_nan", "infinity")),
+    "sine_hyperbolic": ("""fn sine_hyperbolic(x: f32) -> f32 {
+    let e = exp_minus_one(abs(x));
+    let s = select(0.5 * (e + e / (e + 1.0)), 0.5 * e, e > 1e10);
+    return select(s, -s, x < 0.0);
+}""", ("exp_minus_one",)),
+    "inverse_sinh": ("""fn inverse_sinh(x: f32) -> f32 {
+    let a = abs(x);
+    let near = log_one_plus(a + a * a / (1.0 + sqrt(1.0 + a * a)));
+    let s = select(near, log(a) + 0.69314718, a > 1e8);
+    return select(select(s, -s, x < 0.0), x, is_nan(x) || is_inf(x));
+}""", ("log_one_plus", "is_nan", "is_inf")),
+    "inverse_cosh": ("""fn inverse_cosh(x: f32) -> f32 {
+    if (!(x >= 1.0)) { return quiet_nan(); }
+    if (x > 1e8) { return select(log(x) + 0.69314718, x, is_inf(x)); }
+    return log_one_plus(x - 1.0 + sqrt((x - 1.0) * (x + 1.0)));
+}""", ("log_one_plus", "quiet_nan", "is_inf")),
+    "inverse_tanh": ("""fn inverse_tanh(x: f32) -> f32 {
+    if (!(abs(x) <= 1.0)) { return quiet_nan(); }
+    if (abs(x) == 1.0) { return select(infinity(), -infinity(), x < 0.0); }
+    return 0.5 * log_one_plus(2.0 * x / (1.0 - x));
+}""", ("log_one_plus", "quiet_nan", "infinity")),
     "square_root": ("fn square_root(x: f32) -> f32 { if (x < 0.0) { return quiet_nan(); } return sqrt(x); }",
                     ("quiet_nan",)),
     "logarithm": ("fn logarithm(x: f32) -> f32 { if (x < 0.0) { return quiet_nan(); } "

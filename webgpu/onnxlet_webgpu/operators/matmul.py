@@ -244,13 +244,9 @@ if (lane < 8u && column < {p.n}u) {{
     store(batch * {p.n}u + column, sum);
 }}
 """
-    declarations = "\n".join(
-        [matrix_load("a", p.a), matrix_load("b", p.b), "var<workgroup> partial: array<f32, 64>;"]
-    )
+    declarations = "\n".join([matrix_load("a", p.a), matrix_load("b", p.b), "var<workgroup> partial: array<f32, 64>;"])
     groups = flat_groups(p.batch * column_groups, limit, 1)
-    return Kernel(
-        title + " one row", bindings(p), out.value, out.shape, "f32", body, groups, (64, 1, 1), declarations
-    )
+    return Kernel(title + " one row", bindings(p), out.value, out.shape, "f32", body, groups, (64, 1, 1), declarations)
 
 
 def padded_columns(matrix: np.ndarray) -> np.ndarray:
@@ -294,13 +290,9 @@ def emit_matmul(n: Lowering, trans_a: bool = False, trans_b: bool = False) -> No
         padded = (1,) * (len(batch_dims) - len(own)) + own
         strides = [s * rows * cols for s in contiguous_strides(padded)]
         strides = [0 if d == 1 else s for d, s in zip(padded, strides, strict=True)]
-        return Matrix(
-            matrix.value, matrix.count, matrix.row_stride, matrix.column_stride, batch_dims, tuple(strides)
-        )
+        return Matrix(matrix.value, matrix.count, matrix.row_stride, matrix.column_stride, batch_dims, tuple(strides))
 
-    product = Product(
-        batched(a, a_batch, m, k), batched(b, b_batch, k, columns), m, columns, k, prod(batch_dims)
-    )
+    product = Product(batched(a, a_batch, m, k), batched(b, b_batch, k, columns), m, columns, k, prod(batch_dims))
     emit_product(n, product, out, n.title(a_tensor, b_tensor, note="transposed " if trans_a or trans_b else ""))
 
 

@@ -232,7 +232,11 @@ def pad(n: Lowering) -> None:
         inner //= out.shape[d]
         if out.shape[d] == 1 and size == 1:
             continue
-        at = f"i32(i / {inner}u % {out.shape[d]}u) - {begins[d]}" if inner > 1 else f"i32(i % {out.shape[d]}u) - {begins[d]}"
+        at = (
+            f"i32(i / {inner}u % {out.shape[d]}u) - {begins[d]}"
+            if inner > 1
+            else f"i32(i % {out.shape[d]}u) - {begins[d]}"
+        )
         lines.append(f"let at{d} = {at};".replace("- -", "+ "))
         if mode == "constant":
             inside.append(f"at{d} >= 0 && at{d} < {size}")

@@ -94,7 +94,9 @@ def _tables(n: Lowering, shape: tuple[int, ...]) -> dict[int, Taps | None]:
         elif mode == "nearest":
             tables[d] = _nearest(rounding(positions), axis)
         else:
-            kernel, radius = (linear_kernel, 1) if mode == "linear" else (cubic_kernel(n.attribute("cubic_coeff_a", -0.75)), 2)
+            kernel, radius = (
+                (linear_kernel, 1) if mode == "linear" else (cubic_kernel(n.attribute("cubic_coeff_a", -0.75)), 2)
+            )
             tables[d] = stencil(positions, axis, kernel, radius, antialias, exclude)
     return tables
 

@@ -1,0 +1,86 @@
+// Between float32 and small integers. NumPy twins: onnxlet/ops, QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
+//
+// `type` (types.h) is int8, uint8, int16 or uint16, for dequantize also int32. x and y are [outer, axis, inner]; `scale`
+// and `zero` are addresses of `axis` values (float32, and of `type`; zero may be absent: 0). With one scale for all,
+// axis is 1 and inner the number of elements. Unit: one element.
+#include "rows.h"
+#include "types.h"
+
+INLINE int32_t integer_at(word type, word x, word i) {
+    switch (type) {
+    case TYPE_I8: return PTR(const int8_t, x)[i];
+    case TYPE_U8: return PTR(const uint8_t, x)[i];
+    case TYPE_I16: return PTR(const int16_t, x)[i];
+    case TYPE_U16: return PTR(const uint16_t, x)[i];
+    default: return PTR(const int32_t, x)[i];
+    }
+}
+
+// Visits the runs of equal scale in units [begin, end): `at` is the first element, `count` their number, `channel` the
+// place along the axis.
+#define EACH_RUN                                                                                  \
+    for (word at = begin, count, channel; at < end; at += count)                                  \
+        if (channel = at / a->inner % a->axis, count = min_word(a->inner - at % a->inner, end - at), 1)
+
+typedef int8_t vc __attribute__((ext_vector_type(LANES)));
+typedef int16_t vh __attribute__((ext_vector_type(LANES)));
+
+// y = saturate(round(x / scale) + zero), ties to even; NaN gives the zero point.
+KERNEL(quantize, type, x, scale, zero, y, axis, inner) {
+    static const float lowest[] = {[TYPE_U8] = 0, [TYPE_I8] = -128, [TYPE_U16] = 0, [TYPE_I16] = -32768};
+    static const float highest[] = {[TYPE_U8] = 255, [TYPE_I8] = 127, [TYPE_U16] = 65535, [TYPE_I16] = 32767};
+    word size = type_size(a->type);
+    EACH_RUN {
+        float zero = a->zero ? (float)integer_at(a->type, a->zero, channel) : 0.0f;
+        vf low = vsplat(lowest[a->type] - zero), high = vsplat(highest[a->type] - zero);
+        vf scale = vsplat(F32(a->scale)[channel]);
+        for (word i = 0; i < count; i += LANES) {
+            word lanes = min_word(LANES, count - i);
+            vf q = vload_count(F32(a->x) + at + i, lanes) / scale;
+            q = vclamp(vselect(q == q, vrint(q), vsplat(0.0f)), low, high) + zero;
+            vi whole = __builtin_convertvector(q, vi);
+            char *y = PTR(char, a->y) + (at + i) * size;
+            union {
+                vc bytes;
+                vh halves;
+            } narrow;
+            if (size == 1) narrow.bytes = __builtin_convertvector(whole, vc);
+            else narrow.halves = __builtin_convertvector(whole, vh);
+            if (lanes == LANES && size == 1) __builtin_memcpy(y, &narrow, sizeof(vc));
+            else for (word k = 0; k < lanes * size; k++) y[k] = ((const char *)&narrow)[k];
+        }
+    }
+}
+
+// y = (x - zero) * scale
+KERNEL(dequantize, type, x, scale, zero, y, axis, inner) {
+    EACH_RUN {
+        int32_t zero = a->zero ? integer_at(a->type, a->zero, channel) : 0;
+        float scale = F32(a->scale)[channel], *y = F32(a->y) + at;
+        switch (a->type) {
+#define EACH(name, T) \
+    case TYPE_##name: for (word i = 0; i < count; i++) y[i] = (float)(PTR(const T, a->x)[at + i] - zero) * scale; break;
+            EACH(I8, int8_t) EACH(U8, uint8_t) EACH(I16, int16_t) EACH(U16, uint16_t)
+        default:
+            for (word i = 0; i < count; i++)
+                y[i] = (float)((int64_t)PTR(const int32_t, a->x)[at + i] - zero) * scale;
+        }
+    }
+}
+
+// DynamicQuantizeLinear's first half: scale (float32) and zero point (uint8) from the extremes of x, 0 included
+// (scale 1 where all is 0). Its second half is quantize. One unit.
+KERNEL(quantize_range, x, count, scale, zero) {
+    vf low = vsplat(0.0f), high = low;
+    word n = end > begin ? a->count : 0;
+    for (word i = 0; i < n; i += LANES) {
+        vf v = vload_count(F32(a->x) + i, min_word(LANES, n - i));
+        low = vmin(low, v);
+        high = vmax(high, v);
+    }
+    float smallest = vmin_lane(low), range = vmax_lane(high) - smallest;
+    float scale = range > 0.0f ? range / 255.0f : 1.0f;
+    vf zero = vsplat(-smallest / scale);
+    *F32(a->scale) = scale;
+    *PTR(uint8_t, a->zero) = (uint8_t)vrint(vclamp(zero, vsplat(0.0f), vsplat(255.0f)))[0];
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 
 import numpy as np
 
@@ -65,6 +66,7 @@ class Program:
         self.arena_bytes = assign_offsets(self._buffers) if share_memory else separate_offsets(self._buffers)
         self._tape_address = 0
         self._tape_words = 0
+        self._starts: list[int] = []
         self._generation = -1
         self._closed = False
         self._place()
@@ -96,6 +98,7 @@ class Program:
             fields = {name: _address(place) for name, place in o.fields.items()}
             tape.emit(o.kernel, units=o.units, grain=o.grain, scratch=o.scratch, **fields)
         self._memory.reserve_scratch(tape.scratch)
+        self._starts = [first for _, first in tape.operations]
         return tape.words
 
     def run(self, values: Sequence[np.ndarray | ResidentValue]) -> list[np.ndarray | ResidentValue]:
@@ -103,21 +106,35 @@ class Program:
 
         Raises `NodeError` where a kernel met an index out of bounds.
         """
+        self._begin(values)
+        self._memory.engine.run(self._tape_address, self._tape_words, self._memory.scratch)
+        if self._flagged:
+            self._check_flags()
+        return [self._result(slot) for slot in self._outputs]
+
+    def profile(self, values: Sequence[np.ndarray | ResidentValue]) -> list[tuple[str, str, float]]:
+        """Run operation by operation. Returns, for each, the node's label, the kernel's name, and seconds."""
+        self._begin(values)
+        engine, rows = self._memory.engine, []
+        ends = [*self._starts[1:], self._tape_words]
+        for label, kernel, start, end in zip(self.labels, self.kernels, self._starts, ends, strict=True):
+            begin = perf_counter()
+            engine.run(self._tape_address + 8 * start, end - start, self._memory.scratch)
+            rows.append((label, kernel, perf_counter() - begin))
+        return rows
+
+    def _begin(self, values: Sequence[np.ndarray | ResidentValue]) -> None:
+        """Copy the inputs to where the tape expects them."""
         memory = self._memory
         if self._closed or memory.closed:
             raise SessionClosedError("This session was closed.")
         if self._generation != memory.generation:
             self._place()
-        engine = memory.engine
         for slot, value in zip(self._inputs, values, strict=True):
             if isinstance(value, ResidentValue):
                 self._bring(value, slot)
             else:
-                engine.write(_address(slot.place), np.asarray(value))
-        engine.run(self._tape_address, self._tape_words, memory.scratch)
-        if self._flagged:
-            self._check_flags()
-        return [self._result(slot) for slot in self._outputs]
+                memory.engine.write(_address(slot.place), np.asarray(value))
 
     def _bring(self, value: ResidentValue, slot: Slot) -> None:
         """Copy a resident value to where the program expects it."""

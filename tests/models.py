@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,11 +50,9 @@ def as_array(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def zoo(*names: str) -> Iterator[ZooModel]:
+def zoo(*names: str) -> list[ZooModel]:
     """Models whose names start with one of `names` (all without any), from beside the checkout or `tests/data`."""
     shared = shared_dir()
     root = DATA / "zoo" if shared is None else shared / "zoo"
-    for folder in sorted(root.iterdir()):
-        if not names or folder.name.startswith(names):
-            meta = json.loads((folder / "meta.json").read_text("utf-8"))
-            yield ZooModel(folder.name, folder, float(meta["tol"]))
+    folders = [f for f in sorted(root.iterdir()) if not names or f.name.startswith(names)]
+    return [ZooModel(f.name, f, float(json.loads((f / "meta.json").read_text("utf-8"))["tol"])) for f in folders]

@@ -101,7 +101,7 @@ def test_both_builds_run_models_in_one_call(chromium: Chromium, relaxed: bool) -
         assert set(answer["explained"]["counts"]) <= {"CPUExecutionProvider", "plan"}
 
 
-@pytest.mark.parametrize("zoo_model", list(zoo("torch_mobilenetv2", "torch_resnet18w32_dyn", "torch_bert")), ids=lambda m: m.name)
+@pytest.mark.parametrize("zoo_model", (zoo("torch_mobilenetv2", "torch_resnet18w32_dyn", "torch_bert")), ids=lambda m: m.name)
 def test_model_on_the_gpu(pyodide_worker: PyodideHost, zoo_model: ZooModel) -> None:
     answer = run(pyodide_worker, zoo_model, ("webgpu", "cpu"))
     nodes = answer["explained"]["nodes"]

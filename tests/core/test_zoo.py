@@ -12,7 +12,7 @@ from onnxlet.ops import registry
 
 from tests.models import ZooModel, zoo
 
-MODELS = list(zoo())
+MODELS = zoo()
 IDS = [model.name for model in MODELS]
 
 

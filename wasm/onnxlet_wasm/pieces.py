@@ -45,3 +45,18 @@ def global_pool(batch: int, channels: int) -> int:
 def nhwc_to_nchw(batch: int, pixels: int) -> int:
     """Units of `nhwc_to_nchw`."""
     return batch * -(-pixels // PIXEL_BLOCK)
+
+
+def winograd_block(pixels: int, channels: int) -> int:
+    """How many tiles of 4 x 4 outputs `winograd` best transforms at once."""
+    return max(1, min(-(-pixels // 16), 4 if channels >= 512 else 8 if channels >= 256 else 24))
+
+
+def winograd(batch: int, oh: int, ow: int, block: int) -> int:
+    """Units of `winograd`."""
+    return -(-batch * -(-oh // 4) * -(-ow // 4) // block)
+
+
+def winograd_scratch(c: int, oc: int, block: int) -> int:
+    """Bytes of scratch that `winograd` needs."""
+    return 144 * block * (panels(c) + panels(oc)) * PANEL

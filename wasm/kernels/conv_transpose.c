@@ -1,0 +1,53 @@
+// Transposed convolution, float32, channels last: a matrix product gives what every input pixel adds to its window of
+// the output, and `gather_windows` sums that up per output pixel. NumPy twin: ops' ConvTranspose.
+#include "tile.h"
+
+// Packs weights [groups * ic][oc][taps], as ONNX has them, into per group a B of ic rows and taps * oc columns, with taps
+// slower than channels. `panels` holds groups * round_up(taps * oc, 8) * ic floats. Unit: a panel of a group.
+KERNEL(pack_conv_transpose, w, panels, groups, ic, oc, taps) {
+    const word columns = a->taps * a->oc, per_group = div_up(columns, PANEL);
+    for (word u = begin; u < end; u++) {
+        const float *from = F32(a->w) + u / per_group * a->ic * columns;
+        float *to = F32(a->panels) + u * a->ic * PANEL;
+        for (word k = 0; k < a->ic; k++, from += columns)
+            for (word i = 0; i < PANEL; i++, to++) {
+                const word n = u % per_group * PANEL + i;
+                *to = n < columns ? from[n % a->oc * a->taps + n / a->oc] : 0.0f;
+            }
+    }
+}
+
+// y[oy][ox] = activation(bias + sum of parts[iy * w + ix][group][tap]) over all taps (r, s) and inputs with
+// iy * stride_h + r * dilation_h - pad_top = oy, and alike for columns. Parts are [batch * h * w][groups][taps][oc];
+// y is [batch][oh][ow][groups * oc]; bias has groups * oc floats or is 0. Unit: a row of output (batch * oh).
+KERNEL(gather_windows, parts, bias, y, batch, h, w, oh, ow, oc, groups, kh, kw, stride_h, stride_w, pad_top, pad_left,
+       dilation_h, dilation_w, activation, low, high) {
+    const word oc = a->oc, channels = a->groups * oc, taps = a->kh * a->kw, pixel = a->groups * taps * oc;
+    for (word u = begin; u < end; u++) {
+        const float *parts = F32(a->parts) + u / a->oh * a->h * a->w * pixel;
+        float *line = F32(a->y) + u * a->ow * channels;
+        for (word o = 0; o < a->ow; o++) {
+            float *y = line + o * channels;
+            for (word i = 0; i < channels; i++) y[i] = a->bias ? F32(a->bias)[i] : 0.0f;
+            for (word r = 0; r < a->kh; r++) {
+                const word row = u % a->oh + a->pad_top - r * a->dilation_h;
+                if (row < 0 || row % a->stride_h || row / a->stride_h >= a->h) continue;
+                for (word s = 0; s < a->kw; s++) {
+                    const word column = o + a->pad_left - s * a->dilation_w;
+                    if (column < 0 || column % a->stride_w || column / a->stride_w >= a->w) continue;
+                    const float *from = parts + (row / a->stride_h * a->w + column / a->stride_w) * pixel;
+                    from += (r * a->kw + s) * oc;
+                    for (word g = 0; g < a->groups; g++, from += taps * oc) {
+                        float *to = y + g * oc;
+                        word i = 0;
+                        for (; i + LANES <= oc; i += LANES) vstore(to + i, vload(to + i) + vload(from + i));
+                        for (; i < oc; i++) to[i] += from[i];
+                    }
+                }
+            }
+        }
+        if (a->activation)
+            activate_block(line, a->ow * channels, 1, a->ow * channels, (int)a->activation, as_f32(a->low),
+                           as_f32(a->high));
+    }
+}

@@ -55,7 +55,7 @@ def collect() -> list[Case]:
         Case(
             case.name,
             cast(Any, case.model).SerializeToString(),
-            [([_plain(v) for v in inputs], [_plain(v) for v in outputs]) for inputs, outputs in case.data_sets or ()],
+            [([plain(v) for v in inputs], [plain(v) for v in outputs]) for inputs, outputs in case.data_sets or ()],
             case.rtol,
             case.atol,
         )
@@ -63,7 +63,8 @@ def collect() -> list[Case]:
     ]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as onnx writes it, as arrays, lists and `None`."""
     import onnx
     from onnx import numpy_helper
 
@@ -76,7 +77,7 @@ def _plain(value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     array = np.asarray(value)
     return array.astype(STRING) if array.dtype.kind in "UST" else array
 

@@ -93,7 +93,8 @@ def align(a: np.ndarray, b: np.ndarray, axis: int | None, broadcast: int) -> np.
     """`b` reshaped so that NumPy broadcasts it to `a` as operators before opset 7 do.
 
     Without `broadcast` the shapes must be equal. With it, `b` has one element, or its shape is a contiguous part of
-    `a`'s that starts at `axis` (by default it is the last part). Source: Add-1.
+    `a`'s that starts at `axis` (by default it is the last part). Source: Add-1. Dimensions of 1, which that leaves out,
+    are stretched as well: the standard's own cases have some.
     """
     if not broadcast:
         if a.shape != b.shape:
@@ -102,7 +103,8 @@ def align(a: np.ndarray, b: np.ndarray, axis: int | None, broadcast: int) -> np.
     if b.size == 1:
         return b.reshape(())
     start = a.ndim - b.ndim if axis is None else check_axis(axis, a.ndim)
-    if start < 0 or a.shape[start : start + b.ndim] != b.shape:
+    part = a.shape[start : start + b.ndim] if start >= 0 else ()
+    if len(part) != b.ndim or any(have not in (1, want) for have, want in zip(b.shape, part, strict=True)):
         where = "at the end" if axis is None else f"at axis {axis}"
         raise ValueError(f"shape {list(b.shape)} is not a part of shape {list(a.shape)} {where}")
     return b.reshape(b.shape + (1,) * (a.ndim - start - b.ndim))

@@ -16,6 +16,7 @@ NAN, INF = np.nan, np.inf
         ((3,), {}, [[11, 22, 33], [14, 25, 36]]),
         ((3,), {"axis": 1}, [[11, 22, 33], [14, 25, 36]]),
         ((2,), {"axis": 0}, [[11, 12, 13], [24, 25, 26]]),
+        ((2, 1), {"axis": 0}, [[11, 12, 13], [24, 25, 26]]),
     ],
 )
 def test_limited_broadcasting_before_opset_7(shape, attributes, expected):

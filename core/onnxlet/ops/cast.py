@@ -28,9 +28,8 @@ def cast_like(x: np.ndarray, target_type: np.ndarray, *, saturate: int = 1, roun
 def convert(x: np.ndarray, dtype: np.dtype, *, saturate: bool = True, round_mode: str = "up") -> np.ndarray:
     """`x` as elements of `dtype`, by the rules of Cast.
 
-    Where these leave a result open: a float becomes the nearest integer of 32 (or 64) bits and NaN becomes 0; an
-    integer type narrower than that takes the low bits, as it does from an integer. `saturate` and `round_mode` are for
-    the float8 types alone.
+    Where these leave a result open: a float becomes the nearest integer of 64 bits and NaN becomes 0; a narrower type
+    takes the low bits of that, as it does from an integer. `saturate` and `round_mode` are for the float8 types alone.
     """
     if x.dtype == dtype:
         return x
@@ -45,7 +44,7 @@ def convert(x: np.ndarray, dtype: np.dtype, *, saturate: bool = True, round_mode
         return x.astype(dtype)
     name = spec_name(dtype)
     if "int" in name:
-        return narrow(_to_integers(x, np.dtype(np.int32)) if x.dtype.kind == "f" else x, dtype)
+        return narrow(_to_integers(x, np.dtype(np.int64)) if x.dtype.kind == "f" else x, dtype)
     if name == "float8e8m0":
         return _scales(x.astype(np.float64), saturate, round_mode).view(dtype)
     if x.dtype.kind != "f" or x.dtype == np.float64:
@@ -53,15 +52,17 @@ def convert(x: np.ndarray, dtype: np.dtype, *, saturate: bool = True, round_mode
     return narrow(x, dtype, saturate=saturate)
 
 
-def _to_integers(x: np.ndarray, dtype: np.dtype):
-    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
-    low, high = np.iinfo(wide).min, np.iinfo(wide).max
+def _to_integers(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     x = np.trunc(x.astype(np.float64))
-    # high + 1 is a power of two, so a float holds it exactly, as it may not hold high.
-    inside = (x >= float(low)) & (x < float(high + 1))
-    nearest = np.where(x < 0, wide.type(low), wide.type(high))
-    out = np.where(inside | np.isnan(x), np.where(inside, x, 0).astype(wide), nearest)
-    return out.astype(dtype, copy=False)
+    # 2**63 is a power of two, which a float holds exactly, as it does not 2**63 - 1.
+    inside = (x >= -(2.0**63)) & (x < 2.0**63)
+    nearest = np.where(x < 0, np.int64(-(2**63)), np.int64(2**63 - 1))
+    whole = np.where(inside | np.isnan(x), np.where(inside, x, 0).astype(np.int64), nearest)
+    if dtype != np.uint64:
+        return whole.astype(dtype)
+    above = (x >= 2.0**63) & (x < 2.0**64)
+    large = np.where(above, np.where(above, x, 0).astype(np.uint64), np.uint64(2**64 - 1))
+    return np.where(x >= 2.0**63, large, whole.astype(np.uint64))
 
 
 def _to_odd_float32(x: np.ndarray):

@@ -16,13 +16,14 @@ def test_the_first_version_names_the_type():
 
 
 def test_floats_beyond_integers():
-    x = f32(NAN, INF, -INF, 3e9, -3e9, -1.5)
-    same(call("Cast", 13, x, to=INT32), of("int32", [0, 2**31 - 1, -(2**31), 2**31 - 1, -(2**31), -1]))
-    same(call("Cast", 13, x, to=UINT32), of("uint32", [0, 2**32 - 1, 0, 3000000000, 0, 0]))
+    # They saturate at 64 bits; narrower types take the low bits, as they do from integers.
     big = np.array([NAN, 1e30, -1e30, 2.0**63, -(2.0**63), 2.0**62], np.float64)
     same(call("Cast", 13, big, to=INT64), i64(0, 2**63 - 1, -(2**63), 2**63 - 1, -(2**63), 2**62))
-    same(call("Cast", 13, big[:3], to=UINT64), np.array([0, 2**64 - 1, 0], np.uint64))
-    # Narrower types take the low bits, as they do from integers.
+    same(call("Cast", 13, big, to=UINT64), np.array([0, 2**64 - 1, 2**63, 2**63, 2**63, 2**62], np.uint64))
+    same(call("Cast", 13, f32(-1, INF, 1.5 * 2**63), to=UINT64), np.array([2**64 - 1, 2**64 - 1, 3 * 2**62], np.uint64))
+    x = f32(NAN, INF, -INF, 3e9, -1.5)
+    same(call("Cast", 13, x, to=INT32), of("int32", [0, -1, 0, 3000000000 - 2**32, -1]))
+    same(call("Cast", 13, x, to=UINT32), of("uint32", [0, 2**32 - 1, 0, 3000000000, 2**32 - 1]))
     same(call("Cast", 13, f32(300, -1, 127.9, NAN), to=UINT8), of("uint8", [44, 255, 127, 0]))
     same(call("Cast", 13, f32(200, -129), to=INT8), of("int8", [-56, 127]))
 

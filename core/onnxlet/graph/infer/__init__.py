@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir import Graph, Node, OptionalType, SequenceType, TensorType, Type
 from . import control, elementwise, matrix, microsoft, ml, quantize, reduce, rnn, shape, signal, windows
-from .common import UNKNOWN
+from .common import UNKNOWN, axis_of, merge_dim
 from .registry import find_inference
 from .values import MAX_SIZE, Value, evaluate
 
@@ -85,6 +85,8 @@ def _with_bodies(
             return [control.meet(a, b) for a, b in zip(*found, strict=True)]
     if node.domain == "" and node.op_type == "Loop":
         return _loop(node, inputs, types, values)
+    if node.domain == "" and node.op_type == "Scan" and node.version >= 9:
+        return _scan(node, inputs, types, values)
     return None
 
 
@@ -116,6 +118,37 @@ def _loop(
         else:
             scanned.append(control.loose(type_))
     return [*carried, *scanned]
+
+
+def _scan(
+    node: Node, inputs: list[Type | None], types: Mapping[str, Type | None], values: Mapping[str, Value]
+) -> list[Type | None] | None:
+    body, scanned = node.attributes.get("body"), node.attributes.get("num_scan_inputs", 0)
+    if not isinstance(body, Graph) or len(body.inputs) != len(inputs) or not 0 < scanned <= len(inputs):
+        return None
+    states, sequences = inputs[: len(inputs) - scanned], inputs[len(inputs) - scanned :]
+    axes = node.attributes.get("scan_input_axes") or [0] * scanned
+    length, slices = None, []
+    for type_, axis in zip(sequences, axes, strict=True):
+        if isinstance(type_, TensorType) and type_.shape is not None:
+            axis = axis_of(node, axis, len(type_.shape))
+            length = merge_dim(length, type_.shape[axis])
+            slices.append(TensorType(type_.dtype, (*type_.shape[:axis], *type_.shape[axis + 1 :])))
+        else:
+            slices.append(control.loose(type_))
+    given = dict(zip(body.inputs, [*states, *slices], strict=True))
+    inner = _infer(body, given, types, values)
+    outputs = [inner.get(o, types.get(o)) for o in body.outputs]
+    stacked: list[Type | None] = []
+    out_axes = node.attributes.get("scan_output_axes") or [0] * (len(outputs) - len(states))
+    for type_, axis in zip(outputs[len(states) :], out_axes, strict=True):
+        if isinstance(type_, TensorType) and type_.shape is not None:
+            axis = axis_of(node, axis, len(type_.shape) + 1)
+            stacked.append(TensorType(type_.dtype, (*type_.shape[:axis], length, *type_.shape[axis:])))
+        else:
+            stacked.append(control.loose(type_))
+    # A state keeps its type from one step to the next.
+    return [*(control.meet(a, b) for a, b in zip(states, outputs, strict=False)), *stacked]
 
 
 def _filled(type_: Type | None, declared: Type | None, *, symbols: bool = False) -> Type | None:

@@ -208,6 +208,12 @@ def total_of(a: Dim, b: Dim) -> Dim:
     return b if a == 0 else a if b == 0 else None
 
 
+@infer("FlexAttention", domain="ai.onnx.preview")
+def flex_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    q, v = shape_of(node, inputs, 0, rank=4), shape_of(node, inputs, 2, rank=4)
+    return [TensorType(dtype_of(node, inputs, 0), None if q is None else (*q[:3], None if v is None else v[3]))]
+
+
 @infer("LinearAttention")
 def linear_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     """Output (B, T, q heads * d_v), state (B, kv heads, d_k, d_v)."""

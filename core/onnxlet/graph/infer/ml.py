@@ -82,10 +82,11 @@ def category_mapper(node: Node, inputs: Inputs, constants: Constants) -> list[Ty
 
 @infer("TreeEnsembleClassifier", "SVMClassifier", "LinearClassifier", domain=ML)
 def classifier(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
-    # Two classes may be scored in one column or two, as their weights say: the run tells.
     dtype, number = _labels(node)
+    if node.op_type == "SVMClassifier" and number and number < 3:
+        number = None  # one column or two, as the weights say: the run tells
     rows = _rows(node, inputs)
-    return [TensorType(dtype, (rows,)), TensorType(FLOAT, (rows, number if number and number > 2 else None))]
+    return [TensorType(dtype, (rows,)), TensorType(FLOAT, (rows, number))]
 
 
 @infer("TreeEnsembleRegressor", domain=ML)

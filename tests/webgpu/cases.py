@@ -5,7 +5,8 @@ Nothing here needs pytest, so that the page's Python can run it too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
@@ -45,8 +46,44 @@ def node_of(case: Case) -> Node:
     return Node(case.op, inputs, outputs, dict(case.attributes), case.domain, case.version, "node")
 
 
+def erf(x: np.ndarray) -> np.ndarray:
+    return np.vectorize(math.erf, otypes=[np.float32])(x)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + erf(x / np.float32(math.sqrt(2))))
+
+
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def rms_norm(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * scale
+
+
+def layer_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale + bias
+
+
+REFERENCES: dict[str, Callable[..., np.ndarray]] = {
+    "Gelu": gelu,
+    "QuickGelu": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "FastGelu": lambda x, bias: gelu_tanh(x + bias),
+    "BiasGelu": lambda x, bias: gelu(x + bias),
+    "FusedMatMul": lambda a, b, transA, alpha: alpha * np.swapaxes(a, -1, -2) @ b,
+    "FusedGemm": lambda a, b, c, activation: np.maximum(a @ b + c, 0),
+    "SimplifiedLayerNormalization": rms_norm,
+    "SkipLayerNormalization": lambda x, skip, scale, bias, added: layer_norm(x + skip + added, scale, bias),
+    "SkipSimplifiedLayerNormalization": lambda x, skip, scale: rms_norm(x + skip, scale),
+}
+"""What operators of other domains mean (contrib operators of onnxruntime, by its documentation)."""
+
+
 def expected(case: Case) -> list[np.ndarray]:
     """What NumPy's definition of the operator gives."""
+    if case.op in REFERENCES and (case.domain or find(case.op, "", case.version) is None):
+        return [REFERENCES[case.op](*case.inputs, **case.attributes).astype(np.float32)]
     operator = find(case.op, case.domain, case.version)
     assert operator is not None, case.op
     extra: dict[str, Any] = dict(case.attributes)
@@ -186,6 +223,9 @@ def binary_cases() -> Iterator[Case]:
     yield Case("Mod", [integers(60, low=-100, high=100), nonzero], note="i32")
     yield Case("Mod", [integers(60, low=-100, high=100), nonzero], {"fmod": 1}, note="i32 fmod")
     flags = integers(4, 5, low=0, high=2, dtype=np.bool_), integers(5, low=0, high=2, dtype=np.bool_)
+    for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
+        yield Case(op, [integers(60), nonzero], note="i32")
+    yield Case("BitwiseNot", [integers(60, low=0, dtype=np.uint32)])
     for op in ("And", "Or", "Xor", "Equal"):
         yield Case(op, list(flags), note="bool")
     yield Case("PRelu", [random(2, 3, 4), random(3, 1, seed=2)])
@@ -215,6 +255,9 @@ def other_elementwise_cases() -> Iterator[Case]:
     stats = [random(5, seed=1), random(5, seed=2), random(5, seed=3), np.abs(random(5, seed=4)) + 0.1]
     for shape in ((2, 5), (2, 5, 3), (2, 5, 4, 3)):
         yield Case("BatchNormalization", [random(*shape), *stats], {"epsilon": 1e-3}, constants=(1, 2, 3, 4))
+    yield Case("CastLike", [integers(9), random(1)])
+    yield Case("Dropout", [random(9)])
+    yield Case("Gelu", [random(20)], domain="com.microsoft", version=1)
     yield Case("Swish", [random(20)], version=24, atol=1e-6)
     yield Case("QuickGelu", [random(20)], domain="com.microsoft", version=1)
     yield Case("FastGelu", [random(3, 8), random(8, seed=1)], domain="com.microsoft", version=1)
@@ -242,8 +285,14 @@ def matmul_cases() -> Iterator[Case]:
     yield Case("Gemm", [random(3, 10), random(10, 6)], {"alpha": 2.0}, (1,), rtol=1e-4, atol=1e-5, note="no C")
     yield Case("Gemm", [random(3, 10), random(10, 6), random(3, 1)], {}, (1,), rtol=1e-4, atol=1e-5, note="column C")
     yield Case("Gemm", [random(3, 10), random(10, 6), random()], {}, (1,), rtol=1e-4, atol=1e-5, note="scalar C")
+    yield fused_gemm_case()
     yield Case("FusedMatMul", [random(2, 8, 5), random(2, 8, 6)], {"transA": 1, "alpha": 0.3}, domain="com.microsoft",
                version=1, rtol=1e-4, atol=1e-5)  # fmt: skip
+
+
+def fused_gemm_case() -> Case:
+    inputs = [random(3, 10), random(10, 6), random(6)]
+    return Case("FusedGemm", inputs, {"activation": "Relu"}, (1, 2), 1, "com.microsoft", rtol=1e-4, atol=1e-5)
 
 
 def conv_cases() -> Iterator[Case]:
@@ -383,7 +432,7 @@ def movement_cases() -> Iterator[Case]:
     yield Case("Split", [random(2, 9, 3), ints(2, 3, 4)], {"axis": 1}, (1,), outputs=3)
     yield Case("Split", [random(6, 4)], {"axis": 0, "num_outputs": 3}, outputs=3)
     slices = [
-        ([0, 1], [2, 3], [0, 2], [1, 1]), ([1], [9223372036854775807], [3], [2]), ([-1], [-9223372036854775808], [2], [-1]),
+        ([0, 1], [2, 3], [0, 2], [1, 1]), ([1], [2**63 - 1], [3], [2]), ([-1], [-(2**63)], [2], [-1]),
         ([3, -1], [0, -6], [2, 3], [-2, -1]), ([-3], [-1], [3], [1]),
     ]  # fmt: skip
     for starts, ends, axes, steps in slices:

@@ -121,6 +121,16 @@ class Device:
                 "or create it with CPUExecutionProvider"
             )
 
+    def _failure(self, error: Exception) -> ProviderError:
+        """What to raise for an error of the device's: that it is lost, if it is."""
+        if self.lost is None and "lost" in str(error):  # wgpu says so in words
+            self.lost = str(error).strip().rsplit("\n", 1)[-1].strip()
+        try:
+            self.check()
+        except ProviderError as lost:
+            return lost
+        return ProviderError(f"the GPU ({self.description}) refused the work: {error}")
+
     # Buffers
 
     def buffer(self, nbytes: int, usage: int) -> Any:
@@ -133,16 +143,22 @@ class Device:
 
     def write(self, buffer: Any, array: np.ndarray) -> None:
         """Copy a contiguous array whose size is a multiple of four bytes to the start of a buffer."""
-        self.handle.queue.write_buffer(buffer, 0, memoryview(array.reshape(-1)).cast("B") if array.size else b"")
+        self._write(buffer, memoryview(array.reshape(-1)).cast("B"), 0, array.nbytes)
 
     def write_tensor(self, buffer: Any, tensor: Tensor) -> None:
         """Copy a constant to a buffer, from JavaScript's memory where its bytes lie there."""
         location = tensor.location
         source = getattr(location[0], "js", None) if location is not None else None
         if source is not None and location is not None:
-            self.handle.queue.write_buffer(buffer, 0, source, location[1], tensor.nbytes)
+            self._write(buffer, source, location[1], tensor.nbytes)
         else:
             self.write(buffer, np.ascontiguousarray(tensor.numpy()))
+
+    def _write(self, buffer: Any, data: Any, offset: int, nbytes: int) -> None:
+        try:
+            self.handle.queue.write_buffer(buffer, 0, data, offset, nbytes)
+        except Exception as error:
+            raise self._failure(error) from error
 
     # Shaders
 
@@ -251,8 +267,7 @@ class Device:
         except ProviderError:
             raise
         except Exception as error:
-            self.check()
-            raise ProviderError(f"the GPU ({self.description}) refused the work: {error}") from error
+            raise self._failure(error) from error
         return data
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Fusing elementwise kernels into the store of the kernel before them, so that a value is not written and read again."""
+"""Fusing elementwise kernels into the store of the kernel before them: fewer values are written and read again."""
 
 from __future__ import annotations
 

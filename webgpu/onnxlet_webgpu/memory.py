@@ -18,7 +18,7 @@ MIN_CLASS = 256
 
 
 def size_class(nbytes: int) -> int:
-    """The size that is allocated for a request: a quarter of a power of two or a multiple of it, at least 256 bytes."""
+    """The size that is allocated for a request: at most a quarter more, and at least 256 bytes."""
     if nbytes <= MIN_CLASS:
         return MIN_CLASS
     step = max(MIN_CLASS, 1 << (nbytes - 1).bit_length() - 3)

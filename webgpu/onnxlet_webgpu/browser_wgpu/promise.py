@@ -57,7 +57,7 @@ class GPUPromise(Generic[T]):
             return self._task.result()
         if not can_run_sync():
             raise RuntimeError(
-                f"can't wait for {self.title} here: this browser has no JavaScript promise integration (JSPI), or Python "
-                "was called from JavaScript synchronously. Use `await`"
+                f"can't wait for {self.title} here: this browser has no JavaScript promise integration (JSPI), or "
+                "Python was called from JavaScript synchronously. Use `await`"
             )
         return run_sync(self._task)

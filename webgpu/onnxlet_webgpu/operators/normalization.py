@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from ..kernel import WORKGROUP, Binding, Kernel, flat_groups
-from ..lowering import INTERNAL, MICROSOFT, Lowering, Tensor, lowering
+from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from ..wgsl import literal
 
 ROW_FUNCTIONS = f"""var<workgroup> shared_values: array<f32, {WORKGROUP}>;
@@ -51,11 +51,8 @@ def emit_rows(
     first, step = ("lane", WORKGROUP) if wide else ("0u", 1)
     at = "base + j" if stride == 1 else f"base + j * {stride}u"
     loop = f"for (var j = {first}; j < {length}u; j += {step}u) {{\n    let at = {at};\n    let value = {load};\n   "
-    if wide:
-        head = "let row = wid.x + wid.y * groups.x;\n"
-    else:
-        head = f"let row = gid.x + gid.y * groups.x * {WORKGROUP}u;\n"
-    head += f"if (row >= {rows}u) {{ return; }}\nlet base = {base};\n"
+    row = "wid.x + wid.y * groups.x" if wide else f"gid.x + gid.y * groups.x * {WORKGROUP}u"
+    head = f"let row = {row};\nif (row >= {rows}u) {{ return; }}\nlet base = {base};\n"
     body = head + statements.strip("\n").replace("each {", loop)
     groups = flat_groups(rows, n.target.max_groups, 1 if wide else WORKGROUP)
     n.emit(
@@ -127,7 +124,6 @@ def _scaled(n: Lowering, length: int, scale: int, bias: int | None) -> tuple[lis
 
 
 @lowering("LayerNormalization", "RMSNormalization")
-@lowering("LayerNormalization", "SimplifiedLayerNormalization", domain=INTERNAL)
 @lowering("SimplifiedLayerNormalization", domain=MICROSOFT)
 def layer_normalization(n: Lowering) -> None:
     n.single_output()

@@ -72,8 +72,7 @@ def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[in
     numbers = {"zero": "0", "one": "1"} if x.element == "i32" else {"zero": "0.0", "one": "1.0"}
     body, declarations = [f"let base = {base};"], ""
     first, step = ("lane", WORKGROUP) if wide else ("0u", 1)
-    finish = ""
-    for number, (variable, (start, element, combine, finish)) in enumerate(passes):
+    for number, (variable, (start, element, combine, _)) in enumerate(passes):
         body += [
             f"var {variable} = {start.format(**numbers)};",
             f"for (var r = {first}; r < {count}u; r += {step}u) {{",
@@ -87,6 +86,7 @@ def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[in
         if variable == "highest":
             # Where the highest is infinite or NaN, x - highest would be NaN for it too.
             body.append("let shift = select(highest, 0.0, is_inf(highest));")
+    finish = passes[-1][1][3]
     store = f"store(o, {finish.format(total='total', count=f'f32({count}u)')});"
     title = n.title(x, note=f"over axes {axes}")
     groups = flat_groups(out.size, n.target.max_groups, 1 if wide else WORKGROUP)

@@ -1,0 +1,88 @@
+"""Every operator's kernels against its NumPy definition, on odd, broadcast and non-finite input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxlet.graph.ir import Node, TensorType
+from onnxlet.providers.base import Step
+from onnxlet_webgpu.lowering import registered
+from onnxlet_webgpu.provider import WebGpuProvider
+from tests.webgpu.cases import FAMILIES, Case, check, expected, integers, random, segment_of, step_of
+
+CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases()]
+
+
+@pytest.mark.parametrize(("family", "case"), CASES, ids=lambda value: str(value)[:80])
+async def test_like_numpy(gpu_provider: WebGpuProvider, family: str, case: Case):
+    await check(gpu_provider, case)
+
+
+@pytest.mark.parametrize("family", ["matmul", "conv", "reduction", "rows"])
+async def test_kernels_for_real_gpus(hardware_provider: WebGpuProvider, family: str):
+    for case in FAMILIES[family]():
+        await check(hardware_provider, case)
+
+
+@pytest.mark.parametrize("family", ["binary", "matmul", "conv", "rows", "movement"])
+async def test_low_limits(modest_provider: WebGpuProvider, family: str):
+    """What needs more buffers or workgroups than there are is refused with the number, all else is right."""
+    refused = []
+    for case in FAMILIES[family]():
+        reason = modest_provider.supports(step_of(case, expected(case)))
+        if reason is None:
+            await check(modest_provider, case)
+        else:
+            refused.append(reason)
+    assert all("buffers, the device allows 4" in reason or "workgroups" in reason for reason in refused)
+
+
+async def test_a_dispatch_beyond_a_dimension_of_workgroups(gpu_provider: WebGpuProvider):
+    """65,535 workgroups of 64 are 4,194,240 elements: one more goes to a second row."""
+    await check(gpu_provider, Case("Relu", [random(4_194_240 + 65)]))
+
+
+def reason(provider: WebGpuProvider, case: Case) -> str:
+    answer = provider.supports(step_of(case, expected(case)))
+    assert answer is not None, f"{case} is said to be supported"
+    return answer
+
+
+def test_reasons(gpu_provider: WebGpuProvider):
+    assert reason(gpu_provider, Case("Add", [integers(3, dtype=np.int64)] * 2)) == "int64 stays on the CPU"
+    assert "float64" in reason(gpu_provider, Case("Add", [np.zeros(3)] * 2))
+    assert reason(gpu_provider, Case("Relu", [random(0, 3)])) == "empty tensors stay on the CPU"
+    assert "rank 9" in reason(gpu_provider, Case("Relu", [random(*[1] * 9)]))
+    assert "no GPU kernel" in reason(gpu_provider, Case("NonZero", [random(3)]))
+    assert "string" in reason(gpu_provider, Case("Identity", [np.array(["a"], object)]))
+    starts = [np.array([v], np.int64) for v in (0, 1)]
+    assert "not known before the run" in reason(gpu_provider, Case("Slice", [random(3, 4), *starts]))
+    volume = Case("Conv", [random(1, 1, 3, 3, 3), random(1, 1, 2, 2, 2)], constants=(1,))
+    assert "3 dimensions" in reason(gpu_provider, volume)
+
+
+def test_the_binding_limit_is_named(gpu_provider: WebGpuProvider):
+    limit = gpu_provider.device.target.max_binding_bytes
+    type_ = TensorType(np.dtype(np.float32), (limit // 4 + 1,))
+    step = Step(Node("Relu", ["x"], ["y"]), [type_], [type_], {})
+    assert f"the device binds at most {limit:,}" in (gpu_provider.supports(step) or "")
+
+
+async def test_an_index_outside_of_the_axis_is_an_error(gpu_provider: WebGpuProvider):
+    good = Case("Gather", [random(3, 4), np.array([0, 2], np.int64)])
+    step = step_of(good, expected(good))
+    executable = gpu_provider.compile(segment_of([step], ["out0"]))
+    with pytest.raises(IndexError, match="holds the index 3, outside of an axis of 3"):
+        executable.run([good.inputs[0], np.array([0, 3], np.int64)])
+    result = executable.run([good.inputs[0], good.inputs[1]])
+    np.testing.assert_array_equal(result[0], good.inputs[0][[0, 2]])  # type: ignore[index]
+    executable.close()
+
+
+def test_every_lowering_has_cases():
+    """A lowering that no case runs is not known to be right."""
+    run = {(case.domain, case.op) for _, case in CASES}
+    fused = {("ai.onnxlet", "FusedMatMul"), ("com.microsoft", "FusedConv")}  # in test_segments.py
+    others = {("com.microsoft", "SimplifiedLayerNormalization"), ("com.microsoft", "TransposeMatMul")}
+    assert set(registered()) - run - fused - others == set()

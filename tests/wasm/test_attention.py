@@ -22,8 +22,8 @@ def strides(view: np.ndarray) -> list[int]:
 def attention(
     bench: Workbench, q, k, v, scale: float, mask=None, causal: int | None = None, heads_last=False
 ) -> np.ndarray:
-    """Operands are [batch, heads, rows, columns]; with `heads_last` they lie in memory as [batch, rows, heads, columns].
-    `causal` is the offset."""
+    """Operands are [batch, heads, rows, columns]; `heads_last` says that they lie in memory as [batch, rows, heads,
+    columns]. `causal` is the offset."""
     batch, heads, queries, depth = q.shape
     keys, value_depth = v.shape[2:]
     fields: dict[str, int] = {}

@@ -169,23 +169,21 @@ def scatter_nd(engine: Engine, bench: Workbench, op: int, data, indices, updates
     depth = indices.shape[-1]
     inner = int(np.prod(data.shape[depth:], dtype=int))
     y = bench.put(data)
-    engine.call(
-        "scatter_nd",
-        units=inner,
-        pieces=[(0, inner // 2), (inner // 2, inner)],
-        op=op,
-        type=TYPES[data.dtype.name],
-        indices=bench.put(indices),
-        index_size=indices.itemsize,
-        updates=bench.put(updates),
-        y=y,
-        tuples=indices.size // depth if depth else 0,
-        depth=depth,
-        dims=words(bench, data.shape[:depth]),
-        strides=words(bench, strides(data.shape)[:depth]),
-        inner=inner,
-        error=error.address,
-    )
+    fields = {
+        "op": op,
+        "type": TYPES[data.dtype.name],
+        "indices": bench.put(indices),
+        "index_size": indices.itemsize,
+        "updates": bench.put(updates),
+        "y": y,
+        "tuples": indices.size // depth if depth else 0,
+        "depth": depth,
+        "dims": words(bench, data.shape[:depth]),
+        "strides": words(bench, strides(data.shape)[:depth]),
+        "inner": inner,
+        "error": error.address,
+    }
+    engine.call_pieces("scatter_nd", inner, [(0, inner // 2), (inner // 2, inner)], 0, fields)
     return engine.read(y, data.dtype, data.shape)
 
 

@@ -204,6 +204,11 @@ class Compiler:
             self.word_list += key
         return place
 
+    def data(self, array: np.ndarray) -> Ref:
+        """The place of an array that the program brings along."""
+        raw = array.tobytes()
+        return self.words(np.frombuffer(raw + bytes(-len(raw) % 8), np.int64).tolist())
+
     def error_flag(self) -> Ref:
         """The place of a 64-bit word that kernels set to 1 + the number of an index of this step that is out of bounds."""
         self.flagged.append(self.step.node.label)

@@ -337,7 +337,10 @@ def space_to_depth(step: Step) -> Emit:
         tn, tc, th, tw = strides_of(target, layout)
         lengths = [n, block, block, channels, height // block, width // block]
         source = [sn, sh, sw, sc, sh * block, sw * block]
-        place = [tn, tc * block * channels, tc * channels, tc, th, tw]
+        block_row, block_column, channel = tc * block * channels, tc * channels, tc
+        if step.attribute("mode", "DCR") == "CRD":
+            block_row, block_column, channel = tc * block, tc, tc * block * block
+        place = [tn, block_row, block_column, channel, th, tw]
         if layout == LAST:
             lengths, source, place = ([v[i] for i in (0, 4, 5, 1, 2, 3)] for v in (lengths, source, place))
         x, y = c.input(0, layout), c.output(0, layout)

@@ -1,0 +1,77 @@
+"""Transposed convolution, channels last: a matrix product, whose results are gathered per output pixel."""
+
+from __future__ import annotations
+
+from math import prod
+
+from onnxlet.ops.conv import transposed_pads
+from onnxlet.providers.base import Step
+
+from .. import pieces
+from ..compiler import Compiler, Place
+from ..layouts import LAST
+from .common import NO_ACTIVATION, grain, need_float32, output_shape, shape_of, text
+from .gemm import activation_fields, gemm_call
+from .registry import Emit, Refused, lower
+
+
+@lower("ConvTranspose")
+def conv_transpose(step: Step) -> Emit:
+    need_float32(step)
+    shape, weights, target = shape_of(step, 0), shape_of(step, 1), output_shape(step)
+    rank = len(shape) - 2
+    if not 1 <= rank <= 2:
+        raise Refused(f"transposed convolution in {rank} dimensions has no kernel")
+    kernel = weights[2:]
+    strides, dilations, more = (
+        list(step.attribute(name) or [default] * rank)
+        for name, default in (("strides", 1), ("dilations", 1), ("output_padding", 0))
+    )
+    auto_pad = text(step.attribute("auto_pad", "NOTSET"))
+    cut = transposed_pads(
+        shape[2:], kernel, strides, dilations, more, auto_pad, step.attribute("pads"), step.attribute("output_shape")
+    )
+    begin = [a for a, _ in cut]
+    flat = rank == 1  # one dimension is two, of height 1
+    sizes = {
+        "h": 1 if flat else shape[2], "w": shape[-1], "oh": 1 if flat else target[2], "ow": target[-1],
+        "kh": 1 if flat else kernel[0], "kw": kernel[-1], "stride_h": 1 if flat else strides[0],
+        "stride_w": strides[-1], "pad_top": 0 if flat else begin[0], "pad_left": begin[-1],
+        "dilation_h": 1 if flat else dilations[0], "dilation_w": dilations[-1],
+    }  # fmt: skip
+    groups, (batch, channels), per_group = step.attribute("group", 1), shape[:2], weights[1]
+    depth, taps = channels // groups, prod(kernel)
+    columns, pixels = taps * per_group, batch * prod(shape[2:])
+
+    def emit(c: Compiler) -> None:
+        panels = _packed(c, groups, depth, per_group, taps)
+        x, y = c.input(0, LAST), c.output(0, LAST)
+        parts = c.temporary(4 * pixels * groups * columns)
+        panel_bytes = pieces.packed_size(depth, columns)
+        for g in range(groups):
+            gemm_call(c, x + 4 * g * depth, channels, panels + g * panel_bytes, parts + 4 * g * columns,
+                      groups * columns, pixels, columns, depth, 0, 0, 0, NO_ACTIVATION)  # fmt: skip
+        rows = batch * sizes["oh"]
+        c.emit(
+            "gather_windows", units=rows, grain=grain(rows, pixels * groups * columns), parts=parts, bias=c.input(2),
+            y=y, batch=batch, oc=per_group, groups=groups, **sizes, **activation_fields(NO_ACTIVATION),
+        )  # fmt: skip
+
+    return emit
+
+
+def _packed(c: Compiler, groups: int, depth: int, outputs: int, taps: int) -> Place:
+    """The place of the weights in panels per group."""
+    nbytes = groups * pieces.packed_size(depth, taps * outputs)
+    units = groups * pieces.panels(taps * outputs)
+    fields = {"groups": groups, "ic": depth, "oc": outputs, "taps": taps}
+    tensor = c.tensor(1)
+    if tensor is None:
+        panels = c.temporary(nbytes)
+        c.emit("pack_conv_transpose", units=units, w=c.input(1), panels=panels, **fields)
+        return panels
+
+    def pack(raw: int, address: int) -> None:
+        c.memory.engine.call("pack_conv_transpose", units=units, w=raw, panels=address, **fields)
+
+    return c.memory.packed(tensor, ("conv transpose", groups), nbytes, pack)

@@ -1,0 +1,216 @@
+"""Small integers: quantising, and exact products of 8-bit matrices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from onnxlet.providers.base import Step
+
+from .. import pieces
+from ..compiler import Compiler, Place
+from ..engine import f32
+from ..layouts import PLAIN, axis_order, size_of
+from .common import (
+    F32,
+    I8,
+    I32,
+    TYPE_CODES,
+    U8,
+    dtype_of,
+    grain,
+    need_float32,
+    need_types,
+    normal_axis,
+    present,
+    shape_of,
+)
+from .elementwise import GRAIN, kept_layout
+from .registry import Emit, Refused, lower
+
+SMALL = tuple(np.dtype(t) for t in (np.int8, np.uint8, np.int16, np.uint16))
+
+
+@lower("QuantizeLinear", "DequantizeLinear")
+@lower("QuantizeLinear", "DequantizeLinear", domain="com.microsoft")
+def quantize_linear(step: Step) -> Emit:
+    """One scale for all, or one per element of an axis."""
+    quantizes = step.node.op_type == "QuantizeLinear"
+    output = step.outputs[0]
+    assert output is not None
+    source, target = dtype_of(step, 0), output.dtype
+    small = target if quantizes else source
+    if (target if not quantizes else source) != F32 or dtype_of(step, 1) != F32:
+        raise Refused(f"{step.node.op_type} from {source} to {target} has no kernel")
+    if small not in SMALL and (quantizes or small != I32):
+        raise Refused(f"{small} has no kernel here")
+    if present(step, 2):
+        need_types(step, (small,), 2)
+    if step.attribute("block_size", 0) or (quantizes and step.attribute("precision", 0) not in (0, 1)):
+        raise Refused(f"{step.node.op_type} by blocks or with a precision has no kernel")
+    shape, scales = shape_of(step, 0), shape_of(step, 1)
+    if len(scales) > 1:
+        raise Refused("scales of more than one dimension have no kernel")
+    one = prod(scales) == 1
+    axis = 0 if one or len(shape) < 2 else normal_axis(step.attribute("axis", 1), len(shape))
+    if not one and prod(scales) != shape[axis]:
+        raise Refused("scales that do not fit the axis have no kernel")
+
+    def emit(c: Compiler) -> None:
+        layout = kept_layout(c, 0)
+        order = axis_order(len(shape), layout)
+        inner = size_of(shape) if one else prod(shape[a] for a in order[order.index(axis) + 1 :])
+        x, y = c.input(0, layout), c.output(0, layout)
+        c.emit(
+            "quantize" if quantizes else "dequantize", units=size_of(shape), grain=GRAIN, type=TYPE_CODES[small], x=x,
+            scale=c.input(1), zero=c.input(2), y=y, axis=1 if one else shape[axis], inner=inner,
+        )  # fmt: skip
+
+    return emit
+
+
+def _quantize_call(c: Compiler, x: Place, count: int, y: Place, scale: Place, zero: Place) -> None:
+    """y = x as uint8 over its own range, with that range's scale and zero point."""
+    c.emit("quantize_range", units=1, x=x, count=count, scale=scale, zero=zero)
+    c.emit("quantize", units=count, grain=GRAIN, type=TYPE_CODES[U8], x=x, scale=scale, zero=zero, y=y, axis=1,
+           inner=count)  # fmt: skip
+
+
+@lower("DynamicQuantizeLinear")
+def dynamic_quantize_linear(step: Step) -> Emit:
+    need_float32(step)
+    count = size_of(shape_of(step, 0))
+
+    def emit(c: Compiler) -> None:
+        layout = kept_layout(c, 0)
+        x, y = c.input(0, layout), c.output(0, layout)
+        scale, zero = (c.output(i) if c.wanted(i) else c.temporary(4) for i in (1, 2))
+        _quantize_call(c, x, count, y, scale, zero)
+
+    return emit
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix (or a stack of matrices as one) times a matrix; inputs are named by their indices."""
+
+    m: int
+    n: int
+    k: int
+    b: int
+    b_zero: int
+
+
+def _product(step: Step, b: int, b_zero: int) -> Product:
+    """The sizes of input 0 times input `b`. Raises `Refused` for stacks of B."""
+    need_types(step, (I8, U8), b)
+    left, right = shape_of(step, 0), shape_of(step, b)
+    if len(left) < 2 or len(right) != 2:
+        raise Refused("integer products of vectors and stacks have no kernel")
+    if present(step, b_zero):
+        need_types(step, (dtype_of(step, b),), b_zero)
+        if prod(shape_of(step, b_zero)) not in (1, right[1]):
+            raise Refused("zero points that do not fit the columns have no kernel")
+    return Product(prod(left[:-1]), right[1], right[0], b, b_zero)
+
+
+def _packed(c: Compiler, p: Product) -> tuple[Place, Place]:
+    """The places of B in panels, and of what its columns are offset by."""
+    panels, offsets = pieces.panels(p.n) * pieces.PANEL * 2 * -(-p.k // 2), 4 * pieces.panels(p.n) * pieces.PANEL
+    split = panels + 63 & -64
+    zeros = prod(shape_of(c.step, p.b_zero)) if present(c.step, p.b_zero) else 0
+    fields = {"type": TYPE_CODES[dtype_of(c.step, p.b)], "step_k": p.n, "step_n": 1, "zeros": zeros, "k": p.k, "n": p.n}
+    tensor, zero = c.tensor(p.b), c.tensor(p.b_zero)
+    if tensor is None or (zeros and zero is None):
+        place = c.temporary(split + offsets)
+        c.emit("pack_b_int8", units=pieces.panels(p.n), b=c.input(p.b), zero=c.input(p.b_zero), panels=place,
+               offsets=place + split, **fields)  # fmt: skip
+        return place, place + split
+    at = c.input(p.b_zero)
+
+    def pack(raw: int, address: int) -> None:
+        c.memory.engine.call("pack_b_int8", units=pieces.panels(p.n), b=raw, zero=at, panels=address,
+                             offsets=address + split, **fields)  # fmt: skip
+
+    kind = ("int8 panels", None if zero is None else zero.numpy().tobytes())
+    address = c.memory.packed(tensor, kind, split + offsets, pack)
+    return address, address + split
+
+
+def _gemm_int8(
+    c: Compiler,
+    p: Product,
+    a: Place,
+    a_type: np.dtype,
+    a_zero: Place,
+    a_scale: Place = 0,
+    b_scale: Place = 0,
+    b_scales: int = 0,
+    bias: Place = 0,
+) -> None:
+    """Output 0 = A B, int32; or float32, where A has a scale."""
+    panels, offsets = _packed(c, p)
+    y = c.output()
+    units = pieces.gemm(p.m, p.n)
+    c.emit(
+        "gemm_int8", units=units, grain=grain(units, p.m * p.n * p.k), scratch=24 * (2 * (p.k + 1) + 4), a=a,
+        type=TYPE_CODES[a_type], lda=p.k, a_zero=a_zero, b=panels, offsets=offsets, c=y, ldc=p.n, m=p.m, n=p.n, k=p.k,
+        a_scale=a_scale, b_scale=b_scale, b_scales=b_scales, bias=bias, activation=0, low=f32(-math.inf),
+        high=f32(math.inf),
+    )  # fmt: skip
+
+
+@lower("MatMulInteger")
+def matmul_integer(step: Step) -> Emit:
+    """A, B, A's zero point (one), B's zero point (one, or one per column)."""
+    need_types(step, (I8, U8), 0)
+    p = _product(step, 1, 3)
+    _need_one_zero(step, 2)
+    return lambda c: _gemm_int8(c, p, c.input(0, PLAIN), dtype_of(step, 0), c.input(2))
+
+
+def _need_one_zero(step: Step, index: int) -> None:
+    if present(step, index):
+        need_types(step, (dtype_of(step, 0),), index)
+        if prod(shape_of(step, index)) != 1:
+            raise Refused("a zero point per row has no kernel")
+
+
+def _need_scales(step: Step, p: Product, a_scale: int | None, b_scale: int, bias: int) -> None:
+    need_types(step, (F32,), *([] if a_scale is None else [a_scale]), b_scale, bias)
+    if a_scale is not None and prod(shape_of(step, a_scale)) != 1:
+        raise Refused("a scale per row has no kernel")
+    if prod(shape_of(step, b_scale)) not in (1, p.n) or (present(step, bias) and prod(shape_of(step, bias)) != p.n):
+        raise Refused("scales or biases that do not fit the columns have no kernel")
+
+
+@lower("MatMulIntegerToFloat", domain="com.microsoft")
+def matmul_integer_to_float(step: Step) -> Emit:
+    """A, B, scales of both, zero points of both, bias."""
+    need_types(step, (I8, U8), 0)
+    p = _product(step, 1, 5)
+    _need_one_zero(step, 4)
+    _need_scales(step, p, 2, 3, 6)
+    scales = prod(shape_of(step, 3))
+    return lambda c: _gemm_int8(
+        c, p, c.input(0), dtype_of(step, 0), c.input(4), c.input(2), c.input(3), scales, c.input(6)
+    )
+
+
+@lower("DynamicQuantizeMatMul", domain="com.microsoft")
+def dynamic_quantize_matmul(step: Step) -> Emit:
+    """A (float32, quantised over its own range), B, B's scale, B's zero point, bias."""
+    need_float32(step, 0)
+    p = _product(step, 1, 3)
+    _need_scales(step, p, None, 2, 4)
+    scales, count = prod(shape_of(step, 2)), size_of(shape_of(step, 0))
+
+    def emit(c: Compiler) -> None:
+        scale, zero, a = c.temporary(4), c.temporary(1), c.temporary(count)
+        _quantize_call(c, c.input(0), count, a, scale, zero)
+        _gemm_int8(c, p, a, U8, zero, scale, c.input(2), scales, c.input(4))
+
+    return emit

@@ -189,7 +189,7 @@ def narrow(array: np.ndarray, dtype: np.dtype, *, saturate: bool = True) -> np.n
         width = BITS[element_type_of(dtype)]
         return (np.asarray(array).astype(np.int64) & ((1 << width) - 1)).astype(np.uint8).view(dtype)
     if name == "bfloat16":
-        bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
+        bits = np.asarray(array, dtype=np.float32).view(np.uint32)
         rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
         quiet = ((bits >> 16) | 0x40).astype(np.uint16)
         return np.where((bits & 0x7FFFFFFF) > 0x7F800000, quiet, rounded).view(dtype)

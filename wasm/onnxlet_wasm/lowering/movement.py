@@ -338,7 +338,7 @@ def space_to_depth(step: Step) -> Emit:
         lengths = [n, block, block, channels, height // block, width // block]
         source = [sn, sh, sw, sc, sh * block, sw * block]
         block_row, block_column, channel = tc * block * channels, tc * channels, tc
-        if step.attribute("mode", "DCR") == "CRD":
+        if text(step.attribute("mode", "DCR")) == "CRD":
             block_row, block_column, channel = tc * block, tc, tc * block * block
         place = [tn, block_row, block_column, channel, th, tw]
         if layout == LAST:

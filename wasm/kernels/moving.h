@@ -2,7 +2,7 @@
 #pragma once
 #include "kernel.h"
 
-typedef uint64_t unaligned64 __attribute__((aligned(1), may_alias));
+typedef v4i unaligned128 __attribute__((aligned(1), may_alias));
 typedef uint32_t unaligned32 __attribute__((aligned(1), may_alias));
 
 // memcpy whose short copies are loops: in WebAssembly memcpy is an instruction that costs some 30 ns to start.
@@ -14,7 +14,7 @@ INLINE void copy_bytes(void *to, const void *from, word bytes) {
     char *y = to;
     const char *x = from;
     word i = 0;
-    for (; i + 16 <= bytes; i += 16) v4store((float *)(y + i), v4load((const float *)(x + i)));
+    for (; i + 16 <= bytes; i += 16) *(unaligned128 *)(y + i) = *(const unaligned128 *)(x + i);
     for (; i + 4 <= bytes; i += 4) *(unaligned32 *)(y + i) = *(const unaligned32 *)(x + i);
     for (; i < bytes; i++) y[i] = x[i];
 }

@@ -29,6 +29,12 @@ from .registry import Emit, Refused, lower
 FEW_CHANNELS = 4
 """So few that a row of the window is better read as one run of pixels than tap by tap."""
 
+WINOGRAD_CHANNELS = 16
+WINOGRAD_PIXELS = 32
+WINOGRAD_BYTES = 16 << 20
+"""Where minimal filtering was measured to be about twice as fast as direct convolution (natively, 2026): from so many
+channels and output pixels on, while its weights still come from the cache rather than from memory."""
+
 MIN_LANES = 4
 """Lanes of the narrowest vectors: a bound of how many channel blocks `pack_depthwise` makes."""
 
@@ -63,6 +69,17 @@ class Convolution:
     def depthwise(self) -> bool:
         return self.groups == self.channels == self.outputs > 1
 
+    @property
+    def minimal(self) -> bool:
+        """Whether minimal filtering (Winograd) saves more multiplications than its transforms and its weights, four
+        times as large, cost."""
+        w = self.window
+        return (
+            w.kernel == (3, 3) and prod(w.strides) == prod(w.dilations) == self.groups == 1
+            and min(self.channels, self.outputs) >= WINOGRAD_CHANNELS and self.pixels >= WINOGRAD_PIXELS
+            and 144 * self.channels * self.outputs <= WINOGRAD_BYTES
+        )  # fmt: skip
+
     def grain(self, units: int) -> int:
         return grain(units, self.pixels * self.outputs * self.depth)
 
@@ -95,6 +112,8 @@ def _conv(step: Step, activation: Activation) -> Emit:
             _pointwise(c, g, bias, residual, activation)
         elif g.depthwise:
             _depthwise(c, g, bias, residual, activation)
+        elif g.minimal:
+            _winograd(c, g, bias, residual, activation)
         else:
             _general(c, g, bias, residual, activation)
 
@@ -148,6 +167,32 @@ def _general(c: Compiler, g: Convolution, bias: Place, residual: Place, activati
         oc=g.outputs // g.groups, groups=g.groups, kh=w.kernel[0], kw=kernel_w,
         stride_h=w.strides[0], stride_w=w.strides[1], pad_top=top, pad_left=left,
         dilation_h=w.dilations[0], dilation_w=w.dilations[1], zeros=c.memory.zeros(4 * channels),
+        **activation_fields(activation),
+    )  # fmt: skip
+
+
+def _winograd(c: Compiler, g: Convolution, bias: Place, residual: Place, activation: Activation) -> None:
+    w = g.window
+    units, nbytes = pieces.panels(g.outputs), 36 * pieces.packed_size(g.channels, g.outputs)
+    tensor = c.tensor(1)
+    if tensor is None:
+        panels: Place = c.temporary(nbytes)
+        c.emit("pack_winograd", units=units, w=c.input(1), panels=panels, oc=g.outputs, ic=g.channels)
+    else:
+
+        def pack(raw: int, address: int) -> None:
+            c.memory.engine.call("pack_winograd", units=units, w=raw, panels=address, oc=g.outputs, ic=g.channels)
+
+        panels = c.memory.packed(tensor, "winograd", nbytes, pack)
+    x, y = c.input(0, LAST), c.output(0, LAST)
+    height, width = w.output
+    block = pieces.winograd_block(g.pixels, g.channels)
+    blocks = pieces.winograd(g.batch, height, width, block)
+    c.emit(
+        "winograd", units=blocks, grain=grain(blocks, g.pixels * g.outputs * g.channels * 9 // 3),
+        scratch=pieces.winograd_scratch(g.channels, g.outputs, block), x=x, panels=panels, bias=bias,
+        residual=residual, y=y, batch=g.batch, h=w.input[0], w=w.input[1], c=g.channels, oh=height, ow=width,
+        oc=g.outputs, pad_top=w.begin[0], pad_left=w.begin[1], zeros=c.memory.zeros(4 * g.channels), block=block,
         **activation_fields(activation),
     )  # fmt: skip
 

@@ -12,9 +12,6 @@ from .arena import aligned
 from .engine import Engine
 from .layouts import PLAIN, to_layout
 
-STAGING_LIMIT = 1 << 20
-"""A staging area larger than this is given back after packing."""
-
 
 class Memory:
     """The engine's memory as one session uses it. Addresses are the engine's; sizes are bytes."""
@@ -94,7 +91,7 @@ class Memory:
     def packed(self, tensor: Tensor, kind: Hashable, nbytes: int, pack: Callable[[int, int], None]) -> int:
         """The address of a constant packed as `kind` says: `pack(raw, address)` fills `nbytes` bytes from the raw ones.
 
-        The raw bytes are in the engine's memory only while packing.
+        The raw bytes are in the engine's memory only until `release_staging`, or until other ones take their place.
         """
         key = (id(tensor), kind)
         address = self._weights.get(key)
@@ -102,8 +99,6 @@ class Memory:
             address = self._place(key, nbytes)
             self._kept[id(tensor)] = tensor
             pack(self._stage(tensor), address)
-            if self._staging_size > STAGING_LIMIT:
-                self._release_staging()
         return address
 
     def computed(self, key: Hashable, compute: Callable[[], np.ndarray], *tensors: Tensor) -> int:
@@ -135,13 +130,14 @@ class Memory:
 
     def _stage(self, tensor: Tensor) -> int:
         if tensor.nbytes > self._staging_size:
-            self._release_staging()
+            self.release_staging()
             self._staging_size = aligned(tensor.nbytes)
             self._staging = self.engine.alloc(self._staging_size)
         self.engine.write(self._staging, tensor)
         return self._staging
 
-    def _release_staging(self) -> None:
+    def release_staging(self) -> None:
+        """Give back what packing needed."""
         if self._staging:
             self.engine.free(self._staging, self._staging_size)
             self._staging = self._staging_size = 0

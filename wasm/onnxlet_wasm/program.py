@@ -51,6 +51,7 @@ class Program:
             compiler.begin(step)
             emit(compiler)
             compiler.end()
+        memory.release_staging()
         self._outputs = compiler.finish()
         self._inputs = compiler.inputs
         self._memory = memory

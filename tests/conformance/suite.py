@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from onnxlet import InferenceSession
 from onnxlet.execution.executor import GraphExecutor, drive
 from onnxlet.graph.ir import STRING
 from onnxlet.model.dtypes import bits_of, dtype_of, element_type_of, is_extended, widen
@@ -44,8 +46,9 @@ Runner = Callable[[bytes, Sequence[Any]], Sequence[Any]]
 """Runs a model on inputs in the model's order and returns its outputs."""
 
 
+@functools.cache
 def collect() -> list[Case]:
-    """All cases of `onnx.backend.test.case.node`, made in memory. Takes about ten seconds."""
+    """All cases of `onnx.backend.test.case.node`, made in memory, once. Takes about ten seconds."""
     from onnx.backend.test.case.node import collect_testcases
 
     with warnings.catch_warnings():
@@ -116,6 +119,16 @@ def run_definitions(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
     graph = load_model(model).graph
     feeds: Mapping[str, Any] = dict(zip(graph.inputs, inputs, strict=True))
     return drive(GraphExecutor(graph, []).run(feeds))
+
+
+def run_session(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Run a model as users do: optimised, on the kernels where there are some."""
+    session = InferenceSession(model)
+    try:
+        names = [argument.name for argument in session.get_inputs()]
+        return session.run(None, dict(zip(names, inputs, strict=True)))
+    finally:
+        session.close()
 
 
 def check(case: Case, run: Runner) -> None:

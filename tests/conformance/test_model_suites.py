@@ -37,9 +37,10 @@ def read_case(folder: Path) -> suite.Case:
     return suite.Case(folder.name, data, sets, 1e-3, 1e-7)
 
 
+@pytest.mark.parametrize("run", [suite.run_definitions, suite.run_session], ids=["definitions", "sessions"])
 @pytest.mark.parametrize("kind", COUNTS)
-def test_definitions(kind):
+def test_suite(kind, run):
     cases = [read_case(folder) for folder in sorted((DATA / kind).iterdir())]
     assert len(cases) >= COUNTS[kind]
-    failed = suite.failures(cases, suite.run_definitions)
+    failed = suite.failures(cases, run)
     assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)

@@ -26,8 +26,17 @@ def test_every_case_is_in_a_batch(cases):
 
 @pytest.mark.parametrize("initial", INITIALS)
 def test_definitions(cases, initial):
+    run_batch(cases, initial, suite.run_definitions)
+
+
+@pytest.mark.parametrize("initial", INITIALS)
+def test_sessions(cases, initial):
+    run_batch(cases, initial, suite.run_session)
+
+
+def run_batch(cases, initial, run):
     batch = [case for case in cases if case.name[5] == initial]
-    failed = suite.failures(batch, suite.run_definitions)
+    failed = suite.failures(batch, run)
     assert not failed, f"{len(failed)} of {len(batch)} cases fail:\n" + "\n".join(failed)
 
 

@@ -150,9 +150,13 @@ def equal_parts(length: int, parts: int) -> list[int]:
 
 
 @op("Split")
-def split_1(x: np.ndarray, split: np.ndarray | None = None, *, axis: int = 0, n_outputs: int):
+def split_1(
+    x: np.ndarray, lengths: np.ndarray | None = None, *, split: list[int] | None = None, axis: int = 0, n_outputs: int
+):
+    """The first version takes the parts' lengths as an input or as an attribute."""
     axis = check_axis(axis, x.ndim)
-    return _split(x, equal_parts(x.shape[axis], n_outputs) if split is None else ints(split), axis)
+    sizes = split if lengths is None else ints(lengths)
+    return _split(x, sizes or equal_parts(x.shape[axis], n_outputs), axis)
 
 
 @op("Split", since=2)

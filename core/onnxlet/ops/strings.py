@@ -60,7 +60,7 @@ def string_normalizer(
 
 
 @op("RegexFullMatch", since=20)
-def regex_full_match(x: np.ndarray, *, pattern: str):
+def regex_full_match(x: np.ndarray, *, pattern: str = ""):
     """`pattern` is in RE2's syntax; where Python's differs (``\\z``, ``\\C``, ``(?U)``), it is an error."""
     matches = re.compile(pattern.replace(r"\z", r"\Z")).fullmatch
     return _mapped(lambda text: matches(text) is not None, x, np.dtype(np.bool_))

@@ -90,6 +90,7 @@ def test_split():
     x = f32(1, 2, 3, 4, 5, 6, 7)
     for got, expected in zip(call("Split", 1, x, i64(3, 4), outputs=2), (x[:3], x[3:]), strict=True):
         same(got, expected)
+    assert [p.size for p in call("Split", 1, x, split=[3, 4], outputs=2)] == [3, 4]
     assert [p.size for p in call("Split", 2, x, split=[2, 5], outputs=2)] == [2, 5]
     assert [p.size for p in call("Split", 11, x[:6], outputs=3)] == [2, 2, 2]
     assert [p.size for p in call("Split", 13, x, i64(0, 7), outputs=2)] == [0, 7]

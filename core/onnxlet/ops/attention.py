@@ -1,4 +1,4 @@
-"""Attention and what goes with it: RotaryEmbedding, TensorScatter, LinearAttention, FlexAttention."""
+"""Attention and what goes with it: RotaryEmbedding, LinearAttention, FlexAttention."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..model.dtypes import dtype_of
-from .common import check_axis, to_float32
+from .common import to_float32
 from .precision import narrow
 from .registry import op
 
@@ -281,33 +281,6 @@ def rotary_embedding(
         raise ValueError(f"the caches hold {cos.shape[-1]} angles, {expected} are needed")
     y = rotate(heads, cos[:, None], sin[:, None], interleaved)
     return narrow(join_heads(y) if x.ndim == 3 else y, x.dtype)
-
-
-@op("TensorScatter", since=24)
-def tensor_scatter(
-    past_cache: np.ndarray,
-    update: np.ndarray,
-    write_indices: np.ndarray | None = None,
-    *,
-    axis: int = -2,
-    mode: str = "linear",
-):
-    """Write `update` into a cache along `axis`, from each batch's own index on, around the end if circular."""
-    axis = check_axis(axis, past_cache.ndim)
-    if axis == 0:
-        raise ValueError("axis 0 is the batch")
-    capacity, length, batch = past_cache.shape[axis], update.shape[axis], past_cache.shape[0]
-    starts = np.zeros(batch, np.int64) if write_indices is None else write_indices
-    places = starts[:, None] + np.arange(length)
-    if mode == "circular":
-        places = places % capacity
-    elif mode != "linear":
-        raise ValueError(f"mode is {mode!r}; linear and circular are known")
-    elif places.size and (places.min() < 0 or places.max() >= capacity):
-        raise ValueError(f"positions {places.min()} to {places.max()} do not fit a cache of {capacity}")
-    present = past_cache.copy()
-    np.moveaxis(present, axis, 1)[np.arange(batch)[:, None], places] = np.moveaxis(update, axis, 1)
-    return present
 
 
 @op("LinearAttention", since=27)

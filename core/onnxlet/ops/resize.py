@@ -1,4 +1,4 @@
-"""Resampling on a regular grid: Resize, Upsample, CenterCropPad."""
+"""Resampling on a regular grid: Resize, Upsample."""
 
 from __future__ import annotations
 
@@ -335,24 +335,3 @@ def upsample_7(x: np.ndarray, *, scales: Sequence[float], mode: str = "nearest")
 def upsample_9(x: np.ndarray, scales: np.ndarray, *, mode: str = "nearest"):
     """Upsample was withdrawn in opset 10 for Resize; models that still use it mean this."""
     return resize_by_scales(x, scales, mode)
-
-
-@op("CenterCropPad", since=18)
-def center_crop_pad(x: np.ndarray, shape: np.ndarray, *, axes: Sequence[int] | None = None):
-    which = [a % x.ndim for a in axes] if axes is not None else range(x.ndim)
-    if len(which) != len(shape):
-        raise ValueError(f"shape has {len(shape)} values for {len(which)} axes")
-    source, target = [slice(None)] * x.ndim, [slice(None)] * x.ndim
-    out = list(x.shape)
-    for a, wanted in zip(which, (int(n) for n in shape), strict=True):
-        size = x.shape[a]
-        out[a] = wanted
-        if size >= wanted:
-            begin = (size - wanted) // 2
-            source[a] = slice(begin, begin + wanted)
-        else:
-            begin = (wanted - size) // 2
-            target[a] = slice(begin, begin + size)
-    y = np.zeros(out, x.dtype) if x.dtype.kind != "O" else np.full(out, "", x.dtype)
-    y[tuple(target)] = x[tuple(source)]
-    return y

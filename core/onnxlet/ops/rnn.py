@@ -57,8 +57,8 @@ def run_steps(
 
 def recurrent(
     make_step: Callable[[int], Step],
+    contribution: Callable[[int, np.ndarray], np.ndarray],
     x: np.ndarray,
-    w: np.ndarray,
     input_bias: np.ndarray | None,
     sequence_lens: np.ndarray | None,
     initial: Sequence[np.ndarray | None],
@@ -68,15 +68,14 @@ def recurrent(
 ) -> tuple[np.ndarray, ...]:
     """Run a recurrent layer in its direction or both.
 
-    `w` is (directions, gates * hidden, input size), `input_bias` (directions, gates * hidden). Returns all hidden
-    states and then each state at the end, in the axes' order that `layout` asks for.
+    ``contribution(d, x)`` is what the inputs, all at once, add to the gates of direction d: (time, batch, gates *
+    hidden). `input_bias` is (directions, gates * hidden). Returns all hidden states and then each state at the end, in
+    the axes' order that `layout` asks for.
     """
     if layout:
         x = x.swapaxes(0, 1)
         initial = [None if s is None else s.swapaxes(0, 1) for s in initial]
     backwards = directions(direction)
-    if w.shape[0] != len(backwards):
-        raise ValueError(f"direction {direction} needs {len(backwards)} set(s) of weights, W has {w.shape[0]}")
     time, batch, _ = x.shape
     lengths = None
     if sequence_lens is not None and (np.asarray(sequence_lens) != time).any():
@@ -85,12 +84,11 @@ def recurrent(
             raise ValueError(f"sequence_lens {lengths.tolist()} must be {batch} lengths from 0 to {time}")
     outputs, ends = [], []
     for d, reverse in enumerate(backwards):
-        # What the input contributes at every step is one matrix product.
-        contribution = np.matmul(x, w[d].T)
+        inputs = contribution(d, x)
         if input_bias is not None:
-            contribution = contribution + input_bias[d]
+            inputs = inputs + input_bias[d]
         states = tuple(np.zeros((batch, hidden), x.dtype) if s is None else s[d] for s in initial)
-        out, end = run_steps(make_step(d), contribution, states, lengths, reverse)
+        out, end = run_steps(make_step(d), inputs, states, lengths, reverse)
         outputs.append(out)
         ends.append(end)
     y = np.stack(outputs, axis=1)  # (time, directions, batch, hidden)
@@ -99,6 +97,15 @@ def recurrent(
         y = y.transpose(2, 0, 1, 3)
         lasts = [s.swapaxes(0, 1) for s in lasts]
     return (y, *lasts)
+
+
+def weighted_inputs(w: np.ndarray, direction: str) -> Callable[[int, np.ndarray], np.ndarray]:
+    """What inputs contribute through weights (directions, gates * hidden, input size)."""
+    if w.shape[0] != len(directions(direction)):
+        raise ValueError(
+            f"direction {direction} needs {len(directions(direction))} set(s) of weights, not {w.shape[0]}"
+        )
+    return lambda d, x: np.matmul(x, w[d].T)
 
 
 def clipper(clip: float | None) -> Activation:
@@ -166,7 +173,9 @@ def rnn(
 
         return step
 
-    results = recurrent(make_step, x, w, bias, sequence_lens, [initial_h], r.shape[-1], direction, layout)
+    results = recurrent(
+        make_step, weighted_inputs(w, direction), x, bias, sequence_lens, [initial_h], r.shape[-1], direction, layout
+    )
     return tuple(narrow(y, dtype) for y in results)
 
 
@@ -217,53 +226,40 @@ def gru(
 
         return step
 
-    results = recurrent(make_step, x, w, input_bias, sequence_lens, [initial_h], hidden, direction, layout)
+    results = recurrent(
+        make_step, weighted_inputs(w, direction), x, input_bias, sequence_lens, [initial_h], hidden, direction, layout
+    )
     return tuple(narrow(y, dtype) for y in results)
 
 
-def lstm_layer(
-    x: np.ndarray,
-    w: np.ndarray,
-    r: np.ndarray,
-    b: np.ndarray | None,
-    sequence_lens: np.ndarray | None,
-    initial_h: np.ndarray | None,
-    initial_c: np.ndarray | None,
-    p: np.ndarray | None,
-    direction: str,
-    functions: list[list[Activation]],
+def lstm_step(
+    recurrence: Callable[[np.ndarray], np.ndarray],
+    functions: Sequence[Activation],
+    peephole: np.ndarray | None,
     clip: float | None,
     input_forget: int,
-    layout: int,
-) -> tuple[np.ndarray, ...]:
-    """An LSTM in the precision of its inputs. Gates are in the order input, output, forget, cell."""
-    hidden = r.shape[-1]
+) -> Step:
+    """A step of an LSTM, whose gates are in the order input, output, forget, cell.
+
+    `recurrence` is what the hidden state adds to the gates; `peephole` holds weights for input, output and forget.
+    """
+    f, g, h = functions
     clipped = clipper(clip)
-    input_bias, recurrence_bias = split_bias(b)
-    bias = None if input_bias is None else input_bias + recurrence_bias
 
-    def make_step(d: int) -> Step:
-        weights = r[d].T
-        f, g, h = functions[d]
-        peephole = None if p is None else p[d].reshape(3, hidden)
+    def step(inputs: np.ndarray, states: State) -> State:
+        before, cell = states
+        i, o, forget, c = np.split(inputs + recurrence(before), 4, axis=1)
+        if peephole is not None:
+            weights_i, weights_o, weights_f = np.split(peephole, 3)
+            i, forget = i + weights_i * cell, forget + weights_f * cell
+        i = f(clipped(i))
+        forget = 1 - i if input_forget else f(clipped(forget))
+        cell = forget * cell + i * g(clipped(c))
+        if peephole is not None:
+            o = o + weights_o * cell
+        return f(clipped(o)) * h(clipped(cell)), cell
 
-        def step(inputs: np.ndarray, states: State) -> State:
-            before, cell = states
-            gates = inputs + before @ weights
-            i, o, forget, c = (gates[:, k * hidden : (k + 1) * hidden] for k in range(4))
-            if peephole is not None:
-                i = i + peephole[0] * cell
-                forget = forget + peephole[2] * cell
-            i = f(clipped(i))
-            forget = 1 - i if input_forget else f(clipped(forget))
-            cell = forget * cell + i * g(clipped(c))
-            if peephole is not None:
-                o = o + peephole[1] * cell
-            return f(clipped(o)) * h(clipped(cell)), cell
-
-        return step
-
-    return recurrent(make_step, x, w, bias, sequence_lens, [initial_h, initial_c], hidden, direction, layout)
+    return step
 
 
 @op("LSTM")
@@ -290,7 +286,15 @@ def lstm(
     dtype = x.dtype
     x, w, r, b, initial_h, initial_c, p = (to_float32(v) for v in (x, w, r, b, initial_h, initial_c, p))
     functions = activations_of(activations, ["Sigmoid", "Tanh", "Tanh"], activation_alpha, activation_beta, direction)
-    results = lstm_layer(
-        x, w, r, b, sequence_lens, initial_h, initial_c, p, direction, functions, clip, input_forget, layout
-    )
+    input_bias, recurrence_bias = split_bias(b)
+    bias = None if input_bias is None else input_bias + recurrence_bias
+
+    def make_step(d: int) -> Step:
+        weights = r[d].T
+        return lstm_step(lambda h: h @ weights, functions[d], None if p is None else p[d], clip, input_forget)
+
+    results = recurrent(
+        make_step, weighted_inputs(w, direction), x, bias, sequence_lens, [initial_h, initial_c], r.shape[-1],
+        direction, layout,
+    )  # fmt: skip
     return tuple(narrow(y, dtype) for y in results)

@@ -1,0 +1,7 @@
+"""Operators of the domain com.microsoft, which optimisers and quantisers of ONNX models emit."""
+
+from __future__ import annotations
+
+from . import attention, blockwise, layers, others, quantized
+
+__all__ = ["attention", "blockwise", "layers", "others", "quantized"]

@@ -1,0 +1,321 @@
+"""Attention with its input projection, masks and caches as com.microsoft's operators define them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ..attention import grouped_matmul, join_heads, masked_softmax, rotate, soft_cap, split_heads
+from ..common import to_float32
+from ..matrix import mat_mul_integer
+from ..precision import narrow
+from ..registry import op
+
+MICROSOFT = "com.microsoft"
+
+
+def padding_bias(mask: np.ndarray | None, batch: int, queries: int, total: int, value: float) -> np.ndarray | None:
+    """What a mask adds to scores (batch, heads, queries, total): `value` where it hides a key.
+
+    Masks are lengths (batch), ends and starts (2 * batch), or 1 for what is seen and 0 for what is not: (batch, total),
+    (batch, queries, total) or (batch, 1, longest, longest).
+    """
+    if mask is None:
+        return None
+    key = np.arange(total)
+    if mask.ndim == 1 and len(mask) == batch:
+        seen = (key < mask[:, None])[:, None, None]
+    elif mask.ndim == 1 and len(mask) == 2 * batch:
+        seen = ((key < mask[:batch, None]) & (key >= mask[batch:, None]))[:, None, None]
+    elif mask.ndim == 2 and mask.shape[0] == batch:
+        seen = mask[:, None, None] > 0
+    elif mask.ndim == 3:
+        seen = mask[:, None] > 0
+    elif mask.ndim == 4:
+        seen = mask[:, :, total - queries : total, :total] > 0
+    else:
+        raise ValueError(f"a mask of shape {list(mask.shape)} does not fit a batch of {batch} over {total} keys")
+    return np.where(seen, 0, np.float32(value))
+
+
+def attend(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    scale: float | None,
+    biases: Sequence[np.ndarray | None],
+    causal: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Attention over (batch, heads, length, size); the queries are the last of the keys. Also the scores."""
+    factor = scale or 1 / math.sqrt(q.shape[-1])
+    scores = grouped_matmul(q, k.swapaxes(-1, -2)) * factor
+    for bias in biases:
+        if bias is not None:
+            scores = scores + to_float32(bias)
+    if causal:
+        position = np.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2]
+        scores = np.where(np.arange(k.shape[2]) <= position, scores, scores.dtype.type(-np.inf))
+    return grouped_matmul(masked_softmax(scores), v), scores
+
+
+def with_past(past: np.ndarray | None, new: np.ndarray) -> np.ndarray:
+    return new if past is None else np.concatenate([to_float32(past), new], axis=2)
+
+
+def projected_attention(
+    projected: np.ndarray,
+    sizes: Sequence[int],
+    num_heads: int,
+    mask_index: np.ndarray | None,
+    past: np.ndarray | None,
+    attention_bias: np.ndarray | None,
+    mask_filter_value: float,
+    scale: float | None,
+    unidirectional: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Attention of queries, keys and values that stand side by side in (batch, length, sum of sizes); also keys and
+    values with the past, as (2, batch, heads, total, size)."""
+    q, k, v = (
+        split_heads(part, num_heads, "input") for part in np.split(projected, np.cumsum(sizes)[:2].tolist(), axis=2)
+    )
+    k, v = with_past(None if past is None else past[0], k), with_past(None if past is None else past[1], v)
+    bias = padding_bias(mask_index, q.shape[0], q.shape[2], k.shape[2], mask_filter_value)
+    y, _ = attend(q, k, v, scale, [bias, attention_bias], unidirectional)
+    present = np.stack([k, v]) if k.shape == v.shape else np.zeros(0, k.dtype)
+    return join_heads(y), present
+
+
+@op("Attention", domain=MICROSOFT)
+def attention(
+    x: np.ndarray,
+    weights: np.ndarray,
+    bias: np.ndarray | None = None,
+    mask_index: np.ndarray | None = None,
+    past: np.ndarray | None = None,
+    attention_bias: np.ndarray | None = None,
+    past_sequence_length: np.ndarray | None = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    past_present_share_buffer: int = 0,
+    qkv_hidden_sizes: Sequence[int] | None = None,
+    rotary_embedding_dim: int = 0,
+    scale: float | None = None,
+    unidirectional: int = 0,
+):
+    if do_rotary or past_present_share_buffer:
+        raise UnsupportedError("Attention with do_rotary or past_present_share_buffer is not implemented")
+    projected = np.matmul(to_float32(x), to_float32(weights))
+    if bias is not None:
+        projected = projected + to_float32(bias)
+    sizes = qkv_hidden_sizes or [weights.shape[1] // 3] * 3
+    y, present = projected_attention(
+        projected, sizes, num_heads, mask_index, past, attention_bias, mask_filter_value, scale, unidirectional
+    )
+    return narrow(y, x.dtype), narrow(present, x.dtype)
+
+
+@op("QAttention", domain=MICROSOFT)
+def q_attention(
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray,
+    input_scale: np.ndarray,
+    weight_scale: np.ndarray,
+    mask_index: np.ndarray | None = None,
+    input_zero_point: np.ndarray | None = None,
+    weight_zero_point: np.ndarray | None = None,
+    past: np.ndarray | None = None,
+    *,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    past_present_share_buffer: int = 0,
+    scale: float | None = None,
+    unidirectional: int = 0,
+):
+    """Attention whose input projection is a product of integers."""
+    if do_rotary or past_present_share_buffer:
+        raise UnsupportedError("QAttention with do_rotary or past_present_share_buffer is not implemented")
+    total = mat_mul_integer(x, weight, input_zero_point, weight_zero_point).astype(np.float32)
+    projected = total * (to_float32(input_scale) * to_float32(weight_scale)) + to_float32(bias)
+    sizes = [weight.shape[1] // 3] * 3
+    y, present = projected_attention(
+        projected, sizes, num_heads, mask_index, past, None, mask_filter_value, scale, unidirectional
+    )
+    return narrow(y, bias.dtype), narrow(present, bias.dtype)
+
+
+@op("MultiHeadAttention", domain=MICROSOFT)
+def multi_head_attention(
+    query: np.ndarray,
+    key: np.ndarray | None = None,
+    value: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    key_padding_mask: np.ndarray | None = None,
+    attention_bias: np.ndarray | None = None,
+    past_key: np.ndarray | None = None,
+    past_value: np.ndarray | None = None,
+    past_sequence_length: np.ndarray | None = None,
+    cache_indirection: np.ndarray | None = None,
+    *,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    scale: float | None = None,
+    unidirectional: int = 0,
+):
+    """Queries, keys and values may be packed: (batch, length, heads, 3 or 2, size). Keys and values of four axes are
+    a cache already split into heads."""
+    if past_sequence_length is not None or cache_indirection is not None:
+        raise UnsupportedError("MultiHeadAttention with a shared cache buffer is not implemented")
+    parts: list[np.ndarray | None] = [query, key, value]
+    if query.ndim == 5:
+        parts = [query[:, :, :, i].reshape(*query.shape[:2], -1) for i in range(3)]
+    elif key is not None and key.ndim == 5:
+        parts[1:] = [key[:, :, :, i].reshape(*key.shape[:2], -1) for i in range(2)]
+    if parts[1] is None or parts[2] is None:
+        raise ValueError("key and value are missing")
+    q, k, v = (to_float32(p) for p in parts)
+    if bias is not None:
+        sizes = [q.shape[-1], q.shape[-1] if k.ndim == 4 else k.shape[-1]]
+        shifts = np.split(to_float32(bias), np.cumsum(sizes).tolist())
+        q = q + shifts[0]
+        k, v = (t if t.ndim == 4 else t + s for t, s in zip((k, v), shifts[1:], strict=True))
+    q, k, v = (split_heads(t, num_heads, "query, key or value") for t in (q, k, v))
+    k, v = with_past(past_key, k), with_past(past_value, v)
+    mask = padding_bias(key_padding_mask, q.shape[0], q.shape[2], k.shape[2], mask_filter_value)
+    y, scores = attend(q, k, v, scale, [mask, attention_bias], unidirectional)
+    return tuple(narrow(t, query.dtype) for t in (join_heads(y), k, v, scores))
+
+
+def normalized_heads(x: np.ndarray, weight: np.ndarray, epsilon: float) -> np.ndarray:
+    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + epsilon) * to_float32(weight)
+
+
+@op("GroupQueryAttention", domain=MICROSOFT)
+def group_query_attention(
+    query: np.ndarray,
+    key: np.ndarray | None,
+    value: np.ndarray | None,
+    past_key: np.ndarray | None,
+    past_value: np.ndarray | None,
+    seqlens_k: np.ndarray,
+    total_sequence_length: np.ndarray,
+    cos_cache: np.ndarray | None = None,
+    sin_cache: np.ndarray | None = None,
+    position_ids: np.ndarray | None = None,
+    attention_bias: np.ndarray | None = None,
+    head_sink: np.ndarray | None = None,
+    k_scale: np.ndarray | None = None,
+    v_scale: np.ndarray | None = None,
+    q_norm_weight: np.ndarray | None = None,
+    k_norm_weight: np.ndarray | None = None,
+    *,
+    causal: int = 1,
+    do_rotary: int = 0,
+    k_quant_type: str = "NONE",
+    kv_cache_bit_width: int = 0,
+    kv_num_heads: int,
+    local_window_size: int = -1,
+    num_heads: int,
+    qk_norm_epsilon: float = 1e-6,
+    qk_output: int = 0,
+    rotary_interleaved: int = 0,
+    scale: float | None = None,
+    smooth_softmax: int = 0,
+    softcap: float = 0.0,
+    v_quant_type: str = "NONE",
+):
+    """Causal attention with fewer key and value heads, over a cache that each batch has filled to its own length.
+
+    ``seqlens_k + 1`` is how many keys there are, the new ones counted. The cache returned is as long as the one given,
+    or as the longest sequence.
+    """
+    if k_scale is not None or v_scale is not None:
+        raise UnsupportedError("GroupQueryAttention with a quantised cache is not implemented")
+    if key is None or value is None:
+        size = query.shape[2] // (num_heads + 2 * kv_num_heads)
+        cuts = [num_heads * size, (num_heads + kv_num_heads) * size]
+        parts = np.split(query, cuts, axis=2)
+    else:
+        parts = [query, key, value]
+    heads = (num_heads, kv_num_heads, kv_num_heads)
+    q, k, v = (split_heads(to_float32(p), n, "query, key or value") for p, n in zip(parts, heads, strict=True))
+    if q_norm_weight is not None and k_norm_weight is not None:
+        q = normalized_heads(q, q_norm_weight, qk_norm_epsilon)
+        k = normalized_heads(k, k_norm_weight, qk_norm_epsilon)
+    batch, _, length, size = q.shape
+    total = int(np.asarray(total_sequence_length).reshape(-1)[0])
+    lengths = np.asarray(seqlens_k).reshape(-1).astype(np.int64) + 1
+    before = np.zeros(batch, np.int64) if length == total else lengths - length
+    if before.min(initial=0) < 0:
+        raise ValueError(f"seqlens_k {lengths - 1} leave no room for {length} new keys")
+    positions = before[:, None] + np.arange(length)
+    if do_rotary:
+        if cos_cache is None or sin_cache is None:
+            raise ValueError("do_rotary needs cos_cache and sin_cache")
+        angles = positions if position_ids is None else position_ids
+        cos, sin = to_float32(cos_cache)[angles][:, None], to_float32(sin_cache)[angles][:, None]
+        q, k = rotate(q, cos, sin, rotary_interleaved), rotate(k, cos, sin, rotary_interleaved)
+
+    capacity = max(total, 0 if past_key is None else past_key.shape[2])
+    row = np.arange(batch)[:, None]
+    caches = []
+    for past, new in ((past_key, k), (past_value, v)):
+        cache = np.zeros((batch, kv_num_heads, capacity, new.shape[3]), q.dtype)
+        if past is not None:
+            filled = np.arange(past.shape[2]) < before[:, None]
+            cache[:, :, : past.shape[2]] = np.where(filled[:, None, :, None], to_float32(past), 0)
+        cache[row, :, positions] = new.swapaxes(1, 2)
+        caches.append(cache)
+    keys, values = caches
+
+    scores = grouped_matmul(q, keys[:, :, :total].swapaxes(-1, -2)) * (scale or 1 / math.sqrt(size))
+    scores = soft_cap(scores, softcap)
+    if attention_bias is not None:
+        scores = scores + to_float32(attention_bias)
+    at, slot = positions[:, None, :, None], np.arange(total)
+    seen = slot <= at if causal else slot < lengths[:, None, None, None]
+    if local_window_size > 0:
+        seen = seen & (slot > at - local_window_size)
+    scores = np.where(seen, scores, scores.dtype.type(-np.inf))
+    sink = None
+    if head_sink is not None:
+        sink = to_float32(head_sink).reshape(1, -1, 1, 1)
+    elif smooth_softmax:
+        sink = np.zeros((1, 1, 1, 1), scores.dtype)
+    probabilities = masked_softmax(scores, sink)
+    y = grouped_matmul(probabilities, values[:, :, :total])
+    shown = probabilities if qk_output == 2 else scores
+    return tuple(narrow(t, query.dtype) for t in (join_heads(y), keys, values, shown))
+
+
+@op("RotaryEmbedding", domain=MICROSOFT)
+def rotary_embedding(
+    x: np.ndarray,
+    position_ids: np.ndarray,
+    cos_cache: np.ndarray,
+    sin_cache: np.ndarray,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+):
+    """Positions are one per token, or a single number that counts on from it."""
+    size = 2 * cos_cache.shape[1]
+    if rotary_embedding_dim and num_heads:
+        size = x.shape[2] // num_heads if x.ndim == 3 else x.shape[3]
+    heads = to_float32(split_heads(x, num_heads or x.shape[2] // size, "input"))
+    length = heads.shape[2]
+    positions = position_ids.reshape(1, 1) + np.arange(length) if position_ids.size == 1 else position_ids
+    if positions.size and not 0 <= positions.min() <= positions.max() < len(cos_cache):
+        raise ValueError(f"positions reach {positions.min()} to {positions.max()}, the caches have {len(cos_cache)}")
+    cos, sin = to_float32(cos_cache)[positions][:, None], to_float32(sin_cache)[positions][:, None]
+    y = rotate(heads, cos, sin, interleaved)
+    return narrow(join_heads(y) if x.ndim == 3 else y, x.dtype)

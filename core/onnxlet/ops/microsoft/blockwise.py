@@ -1,0 +1,139 @@
+"""Weights quantised block by block: MatMulNBits, GatherBlockQuantized, MatMulBnb4."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...model.dtypes import is_extended
+from ..common import check_axis, to_float32
+from ..precision import narrow
+from ..registry import op
+
+MICROSOFT = "com.microsoft"
+
+
+def unpack_bits(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
+    """Unsigned integers of 2, 4 or 8 bits along the last axis, the lowest bits of a byte first; `count` of them."""
+    if bits not in (2, 4, 8):
+        raise ValueError(f"bits is {bits}; 2, 4 and 8 are known")
+    if bits == 8:
+        return packed[..., :count]
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    values = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
+    return values.reshape(*packed.shape[:-1], -1)[..., :count]
+
+
+@op("MatMulNBits", domain=MICROSOFT)
+def mat_mul_n_bits(
+    a: np.ndarray,
+    b: np.ndarray,
+    scales: np.ndarray,
+    zero_points: np.ndarray | None = None,
+    g_idx: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    *,
+    K: int,
+    N: int,
+    accuracy_level: int = 0,
+    bits: int = 4,
+    block_size: int,
+    weight_prepacked: int = 0,
+):
+    """A (..., K) times weights that B (N, blocks, bytes) packs, each block with a scale and a zero point."""
+    if weight_prepacked:
+        raise ValueError("weights packed for another runtime's device can't be read")
+    blocks = -(-K // block_size)
+    scale = to_float32(scales).reshape(N, blocks)
+    values = unpack_bits(b.reshape(N, blocks, -1), bits, block_size).astype(np.float32)
+    if zero_points is None:
+        zeros = np.full((1, 1), 1 << (bits - 1), np.float32)
+    elif zero_points.dtype == np.uint8:
+        zeros = unpack_bits(zero_points.reshape(N, -1), bits, blocks).astype(np.float32)
+    else:
+        zeros = to_float32(zero_points).reshape(N, blocks)
+    if g_idx is None:
+        weights = ((values - zeros[..., None]) * scale[..., None]).reshape(N, -1)[:, :K]
+    else:  # every row of the weights names its block
+        group = g_idx[:K]
+        weights = values.reshape(N, -1)[:, :K] - np.broadcast_to(zeros, (N, blocks))[:, group]
+        weights = weights * scale[:, group]
+    y = np.matmul(to_float32(a), weights.T)
+    if bias is not None:
+        y = y + to_float32(bias)
+    return narrow(y, a.dtype)
+
+
+@op("GatherBlockQuantized", domain=MICROSOFT)
+def gather_block_quantized(
+    data: np.ndarray,
+    indices: np.ndarray,
+    scales: np.ndarray,
+    zero_points: np.ndarray | None = None,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+):
+    """Gather from a tensor quantised in blocks along `quantize_axis`, dequantised."""
+    gather_axis, quantize_axis = check_axis(gather_axis, data.ndim), check_axis(quantize_axis, data.ndim)
+    packed = data.dtype == np.uint8
+    per_byte = 8 // bits if packed else 1
+    length = data.shape[quantize_axis] * (per_byte if quantize_axis == data.ndim - 1 else 1)
+    block = block_size or length
+
+    def spread(table: np.ndarray) -> np.ndarray:
+        """A value per block along the quantised axis as one per element."""
+        repeated = np.repeat(table, block, axis=quantize_axis)
+        return repeated[(slice(None),) * quantize_axis + (slice(length),)]
+
+    if packed:
+        values = unpack_bits(data, bits, data.shape[-1] * per_byte).astype(np.float32)
+        default = float(1 << (bits - 1))
+    else:
+        values, default = to_float32(data).astype(np.float32), 0.0
+    if zero_points is not None:
+        if packed:
+            zeros = unpack_bits(zero_points, bits, scales.shape[-1])
+        else:
+            zeros = to_float32(zero_points)
+        values = values - spread(zeros.astype(np.float32))
+    elif default and not is_extended(data.dtype):
+        values = values - np.float32(default)
+    values = values * spread(to_float32(scales))
+    size = data.shape[gather_axis]
+    valid = (indices >= -size) & (indices < size)
+    picked = values.take(np.where(valid, indices, 0) % size, axis=gather_axis)
+    shape = (1,) * gather_axis + indices.shape + (1,) * (data.ndim - gather_axis - 1)
+    return narrow(np.where(valid.reshape(shape), picked, np.float32(0)), scales.dtype)
+
+
+# The values of the 4-bit types of bitsandbytes: quantiles of the normal distribution (NF4; Dettmers et al., "QLoRA",
+# 2023, appendix E), and sign, two bits of exponent and one of mantissa (FP4), of the scale that makes the largest 1.
+NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+FP4 = (0.0, 0.0052083333, 0.6666667, 1.0, 0.3333333, 0.5, 0.1666667, 0.25)
+
+
+@op("MatMulBnb4", domain=MICROSOFT)
+def mat_mul_bnb4(
+    a: np.ndarray,
+    b: np.ndarray,
+    absmax: np.ndarray,
+    *,
+    K: int,
+    N: int,
+    block_size: int,
+    quant_type: int,
+    training_mode: int = 0,
+    transB: int = 1,
+):
+    """Weights (N, K) in the 4-bit types of bitsandbytes, the high bits of a byte first; `quant_type` 0 is FP4."""
+    table = np.array(NF4 if quant_type == 1 else (*FP4, *(-v for v in FP4)), np.float32)
+    codes = np.stack([b.reshape(-1) >> 4, b.reshape(-1) & 15], axis=1).reshape(-1)[: N * K]
+    scale = np.repeat(to_float32(absmax), block_size)[: N * K]
+    weights = (table[codes] * scale).reshape(N, K)
+    return narrow(np.matmul(to_float32(a), weights.T if transB else weights), a.dtype)

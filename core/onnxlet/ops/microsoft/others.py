@@ -1,0 +1,302 @@
+"""Everything else of com.microsoft: shapes, images, hashing, text generation, linear algebra."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..attention import linear_attention
+from ..common import check_axis, in_float32, to_float32
+from ..conv import causal_conv_with_state, conv_transpose
+from ..index import gather_nd, unique
+from ..pad import pad
+from ..precision import narrow
+from ..registry import op
+from ..shape import range_, trilu
+
+MICROSOFT = "com.microsoft"
+
+# The same as the standard's, under another domain.
+op("Trilu", domain=MICROSOFT)(trilu)
+op("GatherND", domain=MICROSOFT)(gather_nd)
+op("CausalConvWithState", domain=MICROSOFT)(causal_conv_with_state)
+op("LinearAttention", domain=MICROSOFT)(linear_attention)
+
+
+@op("Range", domain=MICROSOFT)
+def range_microsoft(start: np.ndarray, limit: np.ndarray, delta: np.ndarray | None = None):
+    step = np.ones((), start.dtype) if delta is None else delta.reshape(())
+    return range_(start.reshape(()), limit.reshape(()), step)
+
+
+@op("Unique", domain=MICROSOFT)
+def unique_microsoft(x: np.ndarray):
+    """Values in the order in which they come first, where each is, and how often."""
+    values, _, inverse, counts = unique(x, sorted=0)
+    return values, inverse, counts
+
+
+@op("ExpandDims", domain=MICROSOFT)
+def expand_dims(x: np.ndarray, axis: np.ndarray):
+    return np.expand_dims(x, check_axis(int(axis.reshape(())), x.ndim + 1))
+
+
+@op("Pad", domain=MICROSOFT)
+def pad_microsoft(data: np.ndarray, pads: np.ndarray, value: np.ndarray | None = None, *, mode: str = "constant"):
+    return pad(data, pads.reshape(-1), value, mode=mode)
+
+
+@op("Inverse", domain=MICROSOFT)
+@in_float32
+def inverse(x: np.ndarray):
+    return np.linalg.inv(x).astype(x.dtype, copy=False)
+
+
+@op("CDist", domain=MICROSOFT)
+def c_dist(a: np.ndarray, b: np.ndarray, *, metric: str = "sqeuclidean"):
+    """Distances between all rows of A and all rows of B."""
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    squares = np.square(x).sum(axis=1)[:, None] + np.square(y).sum(axis=1) - 2 * x @ y.T
+    squares = np.maximum(squares, 0)
+    if metric == "sqeuclidean":
+        return squares.astype(a.dtype)
+    if metric == "euclidean":
+        return np.sqrt(squares).astype(a.dtype)
+    raise ValueError(f"metric is {metric!r}; euclidean and sqeuclidean are known")
+
+
+def complex_product(a: np.ndarray, b: np.ndarray, sign: int) -> np.ndarray:
+    """The product of numbers given as (real, imaginary) on the last axis; b's imaginary parts times `sign`."""
+    x, y = to_float32(a), to_float32(b)
+    re = x[..., 0] * y[..., 0] - sign * x[..., 1] * y[..., 1]
+    im = sign * x[..., 0] * y[..., 1] + x[..., 1] * y[..., 0]
+    return narrow(np.stack([re, im], axis=-1), a.dtype)
+
+
+@op("ComplexMul", domain=MICROSOFT)
+def complex_mul(a: np.ndarray, b: np.ndarray):
+    return complex_product(a, b, 1)
+
+
+@op("ComplexMulConj", domain=MICROSOFT)
+def complex_mul_conj(a: np.ndarray, b: np.ndarray):
+    return complex_product(a, b, -1)
+
+
+@op("Rfft", domain=MICROSOFT)
+def rfft(x: np.ndarray, *, normalized: int = 0, onesided: int = 1, signal_ndim: int = 1):
+    axes = tuple(range(x.ndim - signal_ndim, x.ndim))
+    spectrum = np.fft.rfftn(to_float32(x), axes=axes)
+    return narrow(np.stack([spectrum.real, spectrum.imag], axis=-1), x.dtype)
+
+
+@op("Irfft", domain=MICROSOFT)
+def irfft(x: np.ndarray, *, normalized: int = 0, onesided: int = 1, signal_ndim: int):
+    wide = to_float32(x)
+    spectrum = wide[..., 0] + 1j * wide[..., 1]
+    return narrow(np.fft.irfftn(spectrum, axes=tuple(range(spectrum.ndim - signal_ndim, spectrum.ndim))), x.dtype)
+
+
+@op("UnfoldTensor", domain=MICROSOFT)
+def unfold_tensor(x: np.ndarray, *, dim: int = -1, size: int, step: int = 1):
+    """All slices of `size` elements along an axis, every `step`, on a new last axis."""
+    axis = check_axis(dim, x.ndim)
+    if not 1 <= size <= x.shape[axis] or step < 1:
+        raise ValueError(f"slices of {size} every {step} do not fit an axis of {x.shape[axis]}")
+    slices = np.lib.stride_tricks.sliding_window_view(x, size, axis=axis)
+    return slices[(slice(None),) * axis + (slice(None, None, step),)].copy()
+
+
+@op("IsAllFinite", domain=MICROSOFT)
+def is_all_finite(*xs: np.ndarray, isinf_only: int = 0, isnan_only: int = 0):
+    bad = np.isinf if isinf_only else np.isnan if isnan_only else lambda x: ~np.isfinite(x)
+    return np.array(not any(bad(to_float32(x)).any() for x in xs))
+
+
+@op("TorchEmbedding", domain=MICROSOFT)
+def torch_embedding(
+    weight: np.ndarray,
+    indices: np.ndarray,
+    padding_idx: np.ndarray | None = None,
+    scale_grad_by_freq: np.ndarray | None = None,
+):
+    return weight.take(indices, axis=0)
+
+
+@op("ConvTransposeWithDynamicPads", domain=MICROSOFT)
+def conv_transpose_with_dynamic_pads(
+    x: np.ndarray,
+    w: np.ndarray,
+    pads: np.ndarray | None = None,
+    b: np.ndarray | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+):
+    return conv_transpose(
+        x, w, b, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+        output_padding=output_padding, pads=None if pads is None else [int(p) for p in pads], strides=strides,
+    )  # fmt: skip
+
+
+@op("CropAndResize", domain=MICROSOFT)
+def crop_and_resize(
+    x: np.ndarray,
+    rois: np.ndarray,
+    batch_indices: np.ndarray,
+    crop_size: np.ndarray,
+    *,
+    extrapolation_value: float = 0.0,
+    mode: str = "bilinear",
+):
+    """Regions (y1, x1, y2, x2), in units of the image's height and width less one, resampled to one size."""
+    if mode not in ("bilinear", "nearest"):
+        raise ValueError(f"mode is {mode!r}; bilinear and nearest are known")
+    boxes = to_float32(rois)
+    positions, inside = [], []
+    for axis, (size, count) in enumerate(zip(x.shape[2:], (int(n) for n in crop_size), strict=True)):
+        first, last = boxes[:, axis, None], boxes[:, axis + 2, None]
+        if count > 1:
+            at = first * (size - 1) + np.arange(count, dtype=np.float32) * ((last - first) * (size - 1) / (count - 1))
+        else:
+            at = 0.5 * (first + last) * (size - 1)
+        positions.append(at)
+        inside.append((at >= 0) & (at <= size - 1))
+    pixels = to_float32(x).transpose(0, 2, 3, 1)
+    batch = batch_indices[:, None, None]
+    rows, columns = positions[0][:, :, None], positions[1][:, None, :]
+    height, width = x.shape[2:]
+
+    def at(row: np.ndarray, column: np.ndarray) -> np.ndarray:
+        r = np.clip(row, 0, height - 1).astype(np.int64)
+        c = np.clip(column, 0, width - 1).astype(np.int64)
+        return pixels[batch, r, c]
+
+    if mode == "nearest":
+        picked = at(np.floor(rows + 0.5), np.floor(columns + 0.5))
+    else:
+        top, left = np.floor(rows), np.floor(columns)
+        y, z = (rows - top)[..., None], (columns - left)[..., None]
+        upper = at(top, left) * (1 - z) + at(top, np.ceil(columns)) * z
+        lower = at(np.ceil(rows), left) * (1 - z) + at(np.ceil(rows), np.ceil(columns)) * z
+        picked = upper * (1 - y) + lower * y
+    seen = (inside[0][:, :, None] & inside[1][:, None, :])[..., None]
+    return narrow(np.where(seen, picked, np.float32(extrapolation_value)).transpose(0, 3, 1, 2), x.dtype)
+
+
+def rotated(x: np.ndarray, bits: int) -> np.ndarray:
+    return (x << np.uint32(bits)) | (x >> np.uint32(32 - bits))
+
+
+def murmur_words(words: np.ndarray, seed: int) -> np.ndarray:
+    """MurmurHash3_x86_32 (A. Appleby, public domain) of rows of 32-bit words."""
+    h = np.full(len(words), seed, np.uint32)
+    for i in range(words.shape[1]):
+        k = rotated(words[:, i] * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+        h = rotated(h ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    return h
+
+
+def murmur_finish(h: np.ndarray, length: np.ndarray | int) -> np.ndarray:
+    h = h ^ np.asarray(length, np.uint32)
+    h = (h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    h = (h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return h ^ (h >> np.uint32(16))
+
+
+def murmur_bytes(data: bytes, seed: int) -> np.ndarray:
+    whole = len(data) // 4 * 4
+    h = murmur_words(np.frombuffer(data[:whole], "<u4").reshape(1, -1), seed)
+    if whole < len(data):
+        tail = np.array([int.from_bytes(data[whole:], "little")], np.uint32)
+        h = h ^ (rotated(tail * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593))
+    return murmur_finish(h, len(data))
+
+
+@op("MurmurHash3", domain=MICROSOFT)
+def murmur_hash3(x: np.ndarray, *, positive: int = 1, seed: int = 0):
+    if x.dtype.kind == "O":
+        flat = [murmur_bytes(text.encode(), seed)[0] for text in x.reshape(-1).tolist()]
+        hashes = np.array(flat, np.uint32)
+    else:
+        words = np.ascontiguousarray(x).reshape(-1).view("<u4").reshape(x.size, -1)
+        hashes = murmur_finish(murmur_words(words, seed), x.dtype.itemsize)
+    hashes = hashes.reshape(x.shape)
+    return hashes if positive else hashes.view(np.int32)
+
+
+@op("NGramRepeatBlock", domain=MICROSOFT)
+def n_gram_repeat_block(input_ids: np.ndarray, scores: np.ndarray, *, ngram_size: int):
+    """Scores with -inf for tokens that would repeat an n-gram of the sequence."""
+    length = input_ids.shape[1]
+    blocked = scores.copy()
+    if ngram_size < 1 or length + 1 < ngram_size + 1:
+        return blocked
+    windows = np.lib.stride_tricks.sliding_window_view(input_ids, ngram_size, axis=1)
+    end = input_ids[:, None, length - ngram_size + 1 :]
+    repeats = (windows[:, :, : ngram_size - 1] == end).all(axis=2)
+    row, at = np.nonzero(repeats)
+    blocked[row, windows[row, at, -1]] = -np.inf
+    return blocked
+
+
+@op("RelativePositionBias", domain=MICROSOFT)
+def relative_position_bias(
+    bias_table: np.ndarray,
+    query_length: np.ndarray,
+    key_length: np.ndarray,
+    *,
+    is_bidirectional: int = 0,
+    max_distance: int,
+):
+    """The bias of T5's attention (Raffel et al. 2019): exact buckets for small distances, logarithmic ones beyond."""
+    queries, keys = int(query_length.reshape(())), int(key_length.reshape(()))
+    buckets = bias_table.shape[0]
+    distance = np.arange(queries)[:, None] - np.arange(keys)
+    offset = np.zeros(distance.shape, np.int64)
+    if is_bidirectional:
+        buckets //= 2
+        offset = np.where(distance < 0, buckets, 0)
+        distance = np.abs(distance)
+    else:
+        distance = np.maximum(distance, 0)
+    exact = buckets // 2
+    ratio = np.log(np.maximum(distance, 1).astype(np.float32) / exact) / np.float32(math.log(max_distance / exact))
+    far = np.minimum(exact + (ratio * (buckets - exact)).astype(np.int64), buckets - 1)
+    bucket = offset + np.where(distance < exact, distance, far)
+    return bias_table[bucket].transpose(2, 0, 1)[None].copy()
+
+
+@op("DynamicTimeWarping", domain=MICROSOFT)
+def dynamic_time_warping(cost: np.ndarray):
+    """The path of least cost from the first to the last element of a matrix, as rows and columns (2, steps)."""
+    matrix = cost.reshape(cost.shape[-2:]).astype(np.float32)
+    rows, columns = matrix.shape
+    total = np.full((rows + 1, columns + 1), np.inf, np.float32)
+    total[0, 0] = 0
+    came = np.zeros((rows + 1, columns + 1), np.int8)
+    for diagonal in range(2, rows + columns + 1):  # elements of one antidiagonal do not depend on each other
+        i = np.arange(max(1, diagonal - columns), min(rows, diagonal - 1) + 1)
+        j = diagonal - i
+        before = np.stack([total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]])
+        # The diagonal step, and then the step down, must be strictly best; else the step is to the right.
+        choice = np.where(
+            (before[0] < before[1]) & (before[0] < before[2]),
+            0,
+            np.where((before[1] < before[0]) & (before[1] < before[2]), 1, 2),
+        )
+        came[i, j] = choice
+        total[i, j] = matrix[i - 1, j - 1] + before[choice, np.arange(len(i))]
+    path = []
+    i, j = rows, columns
+    while i > 0 or j > 0:
+        path.append((i - 1, j - 1))
+        step = 2 if i == 0 else 1 if j == 0 else came[i, j]
+        i, j = i - (step != 2), j - (step != 1)
+    return np.array(path[::-1], np.int32).T.copy()

@@ -2,7 +2,8 @@
 
 `ONNXLET_WHEEL` says what the wheel is for:
 
-- `pure`: WebAssembly kernels only, tagged `py3-none-any`: what every Pyodide installs.
+- `pure`: WebAssembly kernels only, tagged `py3-none-any`: what every Pyodide installs. It is made slim
+  (`slim_wheel.py`).
 - `native` (the default): these and the library for this machine, tagged for its platform.
 - a target of `onnxlet_wasm.build.TARGETS`, such as `macos-arm64`: the same for another platform, cross-compiled.
 
@@ -28,12 +29,14 @@ PLATFORMS = {
     "macos-arm64": "macosx_11_0_arm64",
     "windows-x86_64": "win_amd64",
 }
+PLAIN = "kernels-plain.wasm"
 
 
 class KernelBuildHook(BuildHookInterface):
     """Compiles the kernels before a wheel is put together and adds them to it; an error ends the build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        self.slim = False
         root = Path(self.root)
         kernels = _load(root / "wasm" / "onnxlet_wasm" / "build.py")
         os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(root / "build" / "zig"))
@@ -51,13 +54,29 @@ class KernelBuildHook(BuildHookInterface):
             targets.append(kind)
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{PLATFORMS[kind]}"
-        for file in kernels.build(root / "build" / "kernels" / f"for-{kind}", targets):
+        self.slim = kind == "pure"
+        files = kernels.build(root / "build" / "kernels" / f"for-{kind}", targets)
+        if self.slim:
+            files = self._with_delta(files)
+        for file in files:
             build_data["force_include"][str(file)] = f"onnxlet_wasm/lib/{file.name}"
+
+    def _with_delta(self, files: list[Path]) -> list[Path]:
+        """The second build of the kernels as its difference from the first; `onnxlet_wasm` puts it together."""
+        whole, plain = (next(file for file in files if file.name == name) for name in ("kernels.wasm", PLAIN))
+        difference = plain.with_suffix(".delta")
+        encode = _load(Path(self.root) / "wasm" / "onnxlet_wasm" / "delta.py").encode
+        difference.write_bytes(encode(whole.read_bytes(), plain.read_bytes()))
+        return [file for file in files if file != plain] + [difference]
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if self.slim:
+            _load(Path(self.root) / "scripts" / "slim_wheel.py").slim(Path(artifact_path))
 
 
 def _load(path: Path) -> ModuleType:
-    """Import `build.py` by its path: its package may need what a build environment lacks."""
-    spec = importlib.util.spec_from_file_location("onnxlet_kernel_build", path)
+    """Import a file by its path: those of `onnxlet_wasm` are in a package that needs more than a build brings."""
+    spec = importlib.util.spec_from_file_location(f"onnxlet_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

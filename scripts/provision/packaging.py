@@ -21,7 +21,10 @@ except ImportError:
 
 SOURCES = [
     *(REPOSITORY / folder for folder in ("core", "wasm", "webgpu")),
-    *(REPOSITORY / name for name in ("pyproject.toml", "README.md", "LICENSE", "scripts/hatch_build.py")),
+    *(
+        REPOSITORY / name
+        for name in ("pyproject.toml", "README.md", "LICENSE", "scripts/hatch_build.py", "scripts/slim_wheel.py")
+    ),
 ]
 ZIG_CACHE = {"ZIG_GLOBAL_CACHE_DIR": str(BUILD / "zig")}
 

@@ -13,9 +13,12 @@ from typing import Any
 
 from onnxlet.errors import LimitError, ProviderError
 
+from . import delta
 from .heap import Heap
 
 RELAXED, PLAIN = "kernels.wasm", "kernels-plain.wasm"
+DELTA = "kernels-plain.delta"
+"""What a pure wheel carries in place of the plain build: its difference from the relaxed one."""
 MEMORY_IMPORT = b"\x03env\x06memory\x02"
 """In a module's imports: module "env", name "memory", kind memory. The byte after it says what memory it is."""
 UNSHARED, SHARED = 0x01, 0x03  # with a maximum; with a maximum and shared
@@ -68,7 +71,11 @@ def _loader() -> Any:
 
 @cache
 def _module_bytes(name: str) -> bytes:
-    return files("onnxlet_wasm").joinpath("lib", name).read_bytes()
+    folder = files("onnxlet_wasm").joinpath("lib")
+    difference = folder.joinpath(DELTA)
+    if name == PLAIN and difference.is_file():
+        return delta.apply(_module_bytes(RELAXED), difference.read_bytes())
+    return folder.joinpath(name).read_bytes()
 
 
 def _isolated() -> bool:

@@ -1,0 +1,63 @@
+"""A slim module is the same code on the same lines."""
+
+from __future__ import annotations
+
+import ast
+import zipfile
+
+import pytest
+import slim_wheel
+
+from provision import packaging
+from tests.conftest import REPOSITORY
+
+MODULES = sorted(
+    path for folder in ("core", "wasm/onnxlet_wasm", "webgpu") for path in (REPOSITORY / folder).rglob("*.py")
+)
+
+
+def code(source: str) -> str:
+    """The syntax tree with all lines and columns, without docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+            len(node.body) > 1 and ast.get_docstring(node) is not None
+        ):
+            del node.body[0]
+    return ast.dump(tree, include_attributes=True)
+
+
+@pytest.mark.parametrize("documented", [True, False])
+def test_every_module_keeps_its_code(documented: bool) -> None:
+    assert MODULES
+    for path in MODULES:
+        source = path.read_text("utf-8")
+        assert code(slim_wheel.slim_module(source, documented)) == code(source), path
+
+
+def test_comments_and_docstrings() -> None:
+    source = 'def f(x):  # why\n    """What."""\n    # how\n    return "#" + x\n'
+    assert slim_wheel.slim_module(source) == 'def f(x):\n\n\n    return "#" + x\n'
+    assert slim_wheel.slim_module(source, documented=True) == 'def f(x):\n    """What."""\n\n    return "#" + x\n'
+
+
+@pytest.mark.parametrize("source", ['def f():\n    """All there is."""\n', 'def f(): "One"; return 1\n'])
+def test_what_shares_its_line_with_code_stays(source: str) -> None:
+    assert slim_wheel.slim_module(source) == source
+
+
+def test_users_can_ask_for_help() -> None:
+    archive = zipfile.ZipFile(packaging.build_wheel("pure"))
+    tree = ast.parse(archive.read("onnxlet/session.py"))
+    (session,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "InferenceSession"]
+    assert ast.get_docstring(session)
+
+
+def test_record_lists_every_file_with_its_hash() -> None:
+    archive = zipfile.ZipFile(packaging.build_wheel("pure"))
+    rows = archive.read("onnxlet-0.1.0.dist-info/RECORD").decode().split()
+    listed = dict(row.split(",")[:2] for row in rows)
+    assert set(listed) == set(archive.namelist())
+    for name, digest in listed.items():
+        if digest:
+            assert digest == slim_wheel._digest(archive.read(name))

@@ -260,6 +260,8 @@ def arithmetic(step: Step) -> Emit:
 
 @lower("PRelu")
 def prelu(step: Step) -> Emit:
+    if step.node.version < 7 and size_of(shape_of(step, 1)) > 1:
+        raise Refused("slopes that go with the channels (opset 6) have no kernel")
     return _binary(step, "PRelu", (F32,))
 
 

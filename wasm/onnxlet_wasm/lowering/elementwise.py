@@ -244,6 +244,8 @@ def add_call(c: Compiler, a: Place, b: Place, y: Place, count: int, activation: 
 
 
 def _binary(step: Step, function: str, allowed: Sequence[np.dtype]) -> Emit:
+    if step.attribute("broadcast") or step.attribute("axis") is not None:
+        raise Refused("broadcasting along an axis (opset 6) has no kernel")
     need_types(step, allowed)
     if dtype_of(step, 0) != dtype_of(step, 1):
         raise Refused("operands of different types have no kernel")
@@ -253,8 +255,6 @@ def _binary(step: Step, function: str, allowed: Sequence[np.dtype]) -> Emit:
 
 @lower("Add", "Sub", "Mul", "Div")
 def arithmetic(step: Step) -> Emit:
-    if step.attribute("broadcast") or step.attribute("axis") is not None:
-        raise Refused("broadcasting along an axis (opset 6) has no kernel")
     return _binary(step, step.node.op_type, (F32, I32, I64, U8))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 
 import numpy as np
 import onnx
@@ -16,6 +15,7 @@ from onnxlet.graph.infer.registry import find_inference
 from onnxlet.graph.ir import STRING, MapType, Node, OptionalType, SequenceType, TensorType, Type
 from onnxlet.model.loader import load_model
 from onnxlet.model.tensors import Tensor
+from tests.conformance.suite import collect
 
 F32, I64, BOOL = np.dtype("f4"), np.dtype("i8"), np.dtype(bool)
 
@@ -45,17 +45,12 @@ def agrees(ours: Type | None, array: np.ndarray) -> bool:
 @pytest.fixture(scope="module")
 def cases():
     """The standard's own cases for single operators: name, model, input arrays, output arrays."""
-    from onnx.backend.test.loader import load_node_model_tests
-
-    def arrays(values):
-        return [
-            v if isinstance(v, np.ndarray) else np.asarray(v) if isinstance(v, np.generic) else None for v in values
-        ]
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        loaded = load_node_model_tests()
-    return [(c.name, c.model, *map(arrays, c.data_sets[0])) for c in loaded if c.model is not None]
+    found = []
+    for case in collect():
+        arrays = [[v if isinstance(v, np.ndarray) else None for v in values] for values in case.sets[0]]
+        model = onnx.load_from_string(case.model)
+        found.append((case.name, model, *arrays))
+    return found
 
 
 # What their shapes depend on is the data itself, or (training) has no inference.

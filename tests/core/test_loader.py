@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import random
+import sys
+import types
 
 import numpy as np
 import onnx
@@ -71,6 +73,56 @@ class TestWhereFrom:
         assert loaded.ir_version == 8
         assert (loaded.producer_name, loaded.producer_version, loaded.domain) == ("p", "1.2", "d")
         assert (loaded.model_version, loaded.doc_string, loaded.metadata) == (7, "docs", {"k": "v"})
+
+    def test_a_file_that_knows_its_size(self):
+        class File(io.BytesIO):
+            size = 10
+
+        assert names(load_model(File(self.model.SerializeToString())).graph) == ["y = Relu(x)"]
+
+    @pytest.mark.parametrize("kind", ["Uint8Array", "ArrayBuffer", "DataView"])
+    def test_javascript_buffers(self, kind: str, monkeypatch):
+        """With stand-ins for Pyodide's proxies: the weights stay where they are, and only they are read for `numpy`."""
+        w = np.arange(100_000, dtype=np.float32)
+        model = make([node("Add", "x w", "y")], initializers=[numpy_helper.from_array(w, "w")])
+        data = model.SerializeToString()
+        copied = []
+
+        class JsProxy:
+            BYTES_PER_ELEMENT = 1
+
+            def __init__(self, start: int, stop: int):
+                self.start, self.stop, self.byteLength, self.byteOffset = start, stop, stop - start, start
+
+            def subarray(self, start: int, stop: int):
+                return JsProxy(self.start + start, self.start + stop)
+
+            def to_py(self):
+                copied.append(self.byteLength)
+                return memoryview(bytearray(data[self.start : self.stop]))
+
+            def destroy(self):
+                pass
+
+        class Uint8Array:
+            @staticmethod
+            def new(buffer, offset=0, length=None):
+                assert buffer == "buffer" or type(buffer).__name__ == "JsProxy"
+                return JsProxy(offset, offset + (length or len(data)))
+
+        monkeypatch.setitem(sys.modules, "js", types.SimpleNamespace(Uint8Array=Uint8Array))
+        proxy = JsProxy(0, len(data))
+        if kind != "Uint8Array":
+            proxy = type("JsProxy", (), {"byteLength": len(data), "byteOffset": 0})()
+            if kind == "DataView":
+                proxy.buffer = "buffer"
+        loaded = load_model(proxy)
+        assert sum(copied) < 50_000 < len(data)
+        tensor = loaded.graph.initializers["w"]
+        source, offset = tensor.location
+        assert data[offset : offset + tensor.nbytes] == w.tobytes()
+        assert source.js.byteLength == len(data)
+        np.testing.assert_array_equal(tensor.numpy(), w)
 
     def test_a_missing_file(self, tmp_path):
         with pytest.raises(FileNotFoundError):

@@ -23,7 +23,7 @@ from .tensors import Tensor, read_sparse, read_tensor
 from .types import read_type
 from .wire import Message
 
-MAX_NODES = 4_000_000
+MAX_NODES = 500_000
 """The most nodes that a model may have once its functions are inlined."""
 
 MAX_CALLS = 64
@@ -96,6 +96,8 @@ class Builder:
         self.ir_version = ir_version
         self.functions: dict[FunctionKey, Message] = {}
         self.names: set[str] = set()
+        self.suffixes: dict[str, int] = {}
+        """The last number that made a name fresh, so that the next one is found at once."""
         self.count = 0
 
     def build(self, graph: Message, functions: Iterable[Message]) -> Graph:
@@ -309,10 +311,11 @@ class Builder:
                 context.renames[name] = self._fresh(context.prefix + name)
 
     def _fresh(self, name: str, *, prefix: bool = False) -> str:
-        candidate, n = name, 1
+        candidate, n = name, self.suffixes.get(name, 1)
         while candidate in self.names:
             n += 1
             candidate = f"{name[:-1]}_{n}/" if prefix else f"{name}_{n}"
+        self.suffixes[name] = n
         self.names.add(candidate)
         return candidate
 

@@ -40,7 +40,7 @@ def _open(source: Any, given: Any) -> tuple[str, ByteSource, ExternalData]:
         return f"model {path!r}", file_source(path), beside(path) if given is None else external_data(given)
     if hasattr(source, "SerializeToString"):
         return "model", as_source(source.SerializeToString()), external_data(given)
-    if hasattr(source, "read") and not isinstance(source, ByteSource):
+    if hasattr(source, "read") and (hasattr(source, "seek") or not isinstance(source, ByteSource)):
         source = source.read()
         if not isinstance(source, bytes):
             raise ModelError(f"the model's file must be open in binary mode; reading it gave {type(source).__name__}")

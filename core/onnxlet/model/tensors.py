@@ -37,8 +37,8 @@ _TYPED_FIELDS: dict[int, tuple[str, int]] = {
 class Tensor:
     """An initializer or any other constant.
 
-    `location` says where its raw little-endian bytes lie, as (source, offset), or is `None` where they lie nowhere in
-    that form. `numpy()` gives the values; the array is read-only.
+    `location` says where the `nbytes` bytes of the array lie, as (source, offset), or is `None` where they lie nowhere
+    in that form. `numpy()` gives the values; the array is read-only.
     """
 
     __slots__ = ("_array", "_load", "dtype", "location", "nbytes", "shape", "size")

@@ -19,7 +19,7 @@ from .sources import ByteSource, MemorySource
 MAX_DEPTH = 100
 """How deep messages may nest (the limit of Google's own readers)."""
 
-WINDOW = 1 << 16
+WINDOW = 1 << 14
 """Bytes fetched at once from a source whose reads are copies."""
 
 _HEADER = 20  # the longest key and length: two varints of 10 bytes
@@ -187,11 +187,7 @@ def _decode(
                 value = None if repeated else values.get(name)
                 if value is None:
                     value = detail.make()
-                if stop <= len(buffer):
-                    _decode(source, detail, value, buffer, base, position, stop, depth + 1)
-                else:
-                    window = source.read(base + position, min(number, WINDOW))
-                    _decode(source, detail, value, window, base + position, 0, number, depth + 1)
+                _decode(source, detail, value, buffer, base, position, stop, depth + 1)
             elif kind == _INT:
                 value = number if number < 0x8000000000000000 else number - 0x10000000000000000
             elif kind == _SPAN:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .errors import FeedError
 from .graph.ir import STRING, Graph, TensorType, Type
+from .model.dtypes import is_extended, narrow, widen
 
 
 def check_feeds(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,6 +54,7 @@ def _check(name: str, value: Any, type_: Type | None) -> Any:
 
 
 def _as_array(name: str, value: Any, type_: TensorType) -> np.ndarray:
+    assert type_.dtype is not None
     if value is None:
         raise FeedError(f"input {name!r} must be {type_}, but None came")
     if type_.dtype == STRING:
@@ -60,6 +62,9 @@ def _as_array(name: str, value: Any, type_: TensorType) -> np.ndarray:
         return array.astype(object) if array.dtype.kind in "UO" else array
     # A plain Python number or list takes the declared type; an array has a type of its own and must fit.
     array = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, type_.dtype)
+    if is_extended(type_.dtype) and array.dtype == widen(np.zeros(1, type_.dtype)).dtype:
+        # NumPy lacks the type: numbers of the type that holds its values exactly are rounded to it.
+        array = narrow(array, type_.dtype)
     if array.dtype.byteorder not in "=|" and array.dtype.newbyteorder("=") == type_.dtype:
         array = array.astype(type_.dtype)
     # ascontiguousarray would turn a scalar into a vector.

@@ -181,8 +181,8 @@ def test_bad_input_is_named_and_the_next_run_works(pyodide_worker: PyodideHost) 
             caught(lambda: onnxlet.InferenceSession(b"just some text, not a model")),
             caught(lambda: onnxlet.InferenceSession(good[: len(good) // 2])),
             caught(lambda: session.run(None, {"x": x})),
-            caught(lambda: session.run(None, {"x": x, "i": np.array([7])})),
-            session.run(None, {"x": x, "i": np.array([2])})[0],
+            caught(lambda: session.run(None, {"x": x, "i": np.array([7], np.int64)})),
+            session.run(None, {"x": x, "i": np.array([2], np.int64)})[0],
         ]
         """,
         good=data,

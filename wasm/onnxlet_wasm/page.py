@@ -84,7 +84,7 @@ async def create(source: Any, options: JsProxy, progress: Callable[..., None]) -
 async def run(number: int, feeds: Any, fetches: Any, _progress: Any) -> list[dict[str, Any]]:
     """Run a session; tensors come and go as ``{name, type, dims, data}``."""
     session = _session(number)
-    names = list(fetches) if fetches is not None else [output.name for output in session.get_outputs()]
+    names = list(fetches) or [output.name for output in session.get_outputs()]
     given = {feed.name: _array(feed.name, feed.type, feed.dims.to_py(), feed.data) for feed in feeds}
     outputs = await session.run_async(names, given)
     return [_output(name, value) for name, value in zip(names, outputs, strict=True)]

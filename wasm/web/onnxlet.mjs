@@ -161,7 +161,7 @@ export class InferenceSession {
       if (!(tensor?.data && tensor.dims)) throw new TypeError(`input '${name}' must be a Tensor`);
       return { name, type: tensor.type, dims: [...tensor.dims], data: tensor.data };
     });
-    const outputs = await this.#connection.call('run', [this.#id, given, fetches ?? null]);
+    const outputs = await this.#connection.call('run', [this.#id, given, fetches ?? []]);
     return Object.fromEntries(outputs.map((o) => [o.name, o.dims ? fromWorker(o) : o.value]));
   }
 

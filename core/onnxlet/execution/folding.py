@@ -11,7 +11,7 @@ from collections.abc import Mapping, MutableMapping
 
 import numpy as np
 
-from ..errors import NodeError
+from ..errors import LimitError, NodeError
 from ..graph.ir import Node, TensorType, Type
 from ..model.tensors import Tensor
 from .numpy_steps import fold
@@ -64,7 +64,7 @@ def fold_into(node: Node, constants: MutableMapping[str, Tensor]) -> list[Type |
     """
     try:
         outputs = fold(node, {name: constants[name].numpy() for name in node.inputs if name})
-    except NodeError:
+    except (LimitError, NodeError):
         return None
     if not all(v is None or isinstance(v, np.ndarray) for v in outputs):
         return None

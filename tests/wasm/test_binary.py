@@ -257,3 +257,12 @@ def test_where(bench: Workbench, mask, first, second, dtype: str) -> None:
         b_strides=bench.put(strides(second, shape)),
     )
     np.testing.assert_array_equal(bench.get(y), np.where(condition, a, b))
+
+
+@pytest.mark.parametrize("exponent", [2, 1, 3, -1, 0.5, 0, -0.5, np.nan, np.inf])
+def test_powers_with_one_exponent(bench: Workbench, exponent: float) -> None:
+    corners = [0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, 3e38, -3e38, 2, -2]
+    a = np.array(corners + list(np.linspace(-3, 3, 50)), np.float32)
+    with np.errstate(all="ignore"):
+        wanted = np.power(a.astype(np.float64), np.full(a.shape, exponent)).astype(np.float32)
+    np.testing.assert_allclose(binary(bench, "pow", a, np.float32(exponent)), wanted, rtol=3e-7)

@@ -43,7 +43,7 @@ static NOINLINE float weigh(const Head *h, word query, float *scores, word visib
         vf s = vload_count(scores + j, count) * scale;
         if (mask) s += vload_count(mask + j, count);
         vstore_count(scores + j, s, count);
-        largest = vmax(largest, count == LANES ? s : vload_or(scores + j, count, -INFINITY_F32));
+        largest = vlarger(count == LANES ? s : vload_or(scores + j, count, -INFINITY_F32), largest);
     }
     vf shift = vsplat(vmax_lane(largest)), sum = vsplat(0.0f);
     for (word j = 0; j < visible; j += LANES) {

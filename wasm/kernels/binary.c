@@ -72,11 +72,6 @@ static NOINLINE void f32_comparison(int op, const float *p, word da, const float
     }
 }
 
-static void f32_part(int op, const float *p, word da, const float *q, word db, void *y, word n) {
-    if (op >= EQUAL) f32_comparison(op, p, da, q, db, y, n);
-    else f32_arithmetic(op, p, da, q, db, y, n);
-}
-
 enum { BLOCK = 1024 };
 
 // `n` values of a float32 row from p[0], p[stride], ...; the result is where they can be read with steps of LANES, or
@@ -92,6 +87,30 @@ INLINE const float *row_block(const float *p, word stride, word n, float *buffer
     return buffer;
 }
 
+// x^e for the exponents that models use: squares, roots and the like without logarithms. Returns 0 for others. `da` is
+// LANES, or 0 where all x are equal; n is a multiple of LANES.
+static int f32_simple_power(const float *p, word da, float exponent, float *y, word n) {
+    if (exponent == 2.0f) f32_arithmetic(MUL, p, da, p, da, y, n);
+    else if (exponent == 1.0f)
+        for (word i = 0; i < n; i += LANES, p += da) vstore(y + i, vload(p));
+    else if (exponent == 3.0f)
+        for (word i = 0; i < n; i += LANES, p += da) vstore(y + i, vload(p) * vload(p) * vload(p));
+    else if (exponent == -1.0f)
+        for (word i = 0; i < n; i += LANES, p += da) vstore(y + i, 1.0f / vload(p));
+    else if (exponent == 0.5f)
+        for (word i = 0; i < n; i += LANES, p += da) {
+            vf x = vload(p) + 0.0f;     // -0 becomes 0
+            vstore(y + i, vselect(x == -INFINITY_F32, -x, vsqrt(x)));
+        }
+    else return 0;
+    return 1;
+}
+
+static void f32_part(int op, const float *p, word da, const float *q, word db, void *y, word n, int one_b) {
+    if (op >= EQUAL) f32_comparison(op, p, da, q, db, y, n);
+    else if (op != POW || !one_b || !f32_simple_power(p, da, *q, y, n)) f32_arithmetic(op, p, da, q, db, y, n);
+}
+
 static void f32_row(int op, const float *p, word sa, const float *q, word sb, void *y, word n, int activation, vf low,
                     vf high) {
     float a_buffer[BLOCK], b_buffer[BLOCK];
@@ -101,12 +120,12 @@ static void f32_row(int op, const float *p, word sa, const float *q, word sb, vo
         const float *pb = row_block(q + at * sb, sb, count, b_buffer, &db);
         word size = op >= EQUAL ? 1 : sizeof(float), rest = count % LANES, whole = count - rest;
         char *out = (char *)y + at * size;
-        f32_part(op, pa, da, pb, db, out, whole);
+        f32_part(op, pa, da, pb, db, out, whole, sb == 0);
         if (rest) {
             float a_last[LANES], b_last[LANES], last[LANES];
             vstore(a_last, vload_part(da ? pa + whole : pa, rest));
             vstore(b_last, vload_part(db ? pb + whole : pb, rest));
-            f32_part(op, a_last, LANES, b_last, LANES, last, LANES);
+            f32_part(op, a_last, LANES, b_last, LANES, last, LANES, sb == 0);
             memcpy(out + whole * size, last, (size_t)(rest * size));
         }
         if (activation && op < EQUAL) activate_all((float *)out, count, activation, low, high);

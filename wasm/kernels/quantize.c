@@ -75,8 +75,8 @@ KERNEL(quantize_range, x, count, scale, zero) {
     word n = end > begin ? a->count : 0;
     for (word i = 0; i < n; i += LANES) {
         vf v = vload_count(F32(a->x) + i, min_word(LANES, n - i));
-        low = vmin(low, v);
-        high = vmax(high, v);
+        low = vsmaller(v, low);
+        high = vlarger(v, high);
     }
     float smallest = vmin_lane(low), range = vmax_lane(high) - smallest;
     float scale = range > 0.0f ? range / 255.0f : 1.0f;

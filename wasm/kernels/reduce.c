@@ -33,20 +33,26 @@ INLINE vf finish(int op, vf total, word n, vf shift) {
     }
 }
 
-INLINE vf fold(int op, vf x, vf y) { return op == MAX ? vmax(x, y) : op == MIN ? vmin(x, y) : x * y; }
+// Maximum and minimum pass over NaN here (one instruction); `unordered` remembers the lanes that had one.
+INLINE vf fold(int op, vf x, vf result, vi *unordered) {
+    *unordered |= x != x;
+    return op == MAX ? vlarger(x, result) : op == MIN ? vsmaller(x, result) : x * result;
+}
 INLINE float neutral(int op) { return op == MAX ? -INFINITY_F32 : op == MIN ? INFINITY_F32 : 1.0f; }
 INLINE float fold_row(int op, const float *x, word n) {
     vf first = vsplat(neutral(op)), second = first;
+    vi unordered = (vi)0;
     word i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        first = fold(op, first, vload(x + i));
-        second = fold(op, second, vload(x + i + LANES));
+        first = fold(op, vload(x + i), first, &unordered);
+        second = fold(op, vload(x + i + LANES), second, &unordered);
     }
-    for (; i < n; i += LANES) first = fold(op, first, vload_or(x + i, min_word(LANES, n - i), neutral(op)));
-    first = fold(op, first, second);
+    for (; i < n; i += LANES)
+        first = fold(op, vload_or(x + i, min_word(LANES, n - i), neutral(op)), first, &unordered);
+    first = fold(op, first, second, &unordered);
     vf result = vsplat(first[0]);
-    for (int k = 1; k < LANES; k++) result = fold(op, result, vsplat(first[k]));
-    return result[0];
+    for (int k = 1; k < LANES; k++) result = fold(op, vsplat(first[k]), result, &unordered);
+    return __builtin_reduce_or(unordered) ? NAN_F32 : result[0];
 }
 
 INLINE float sum_row(int op, const float *x, word n) {
@@ -61,8 +67,9 @@ enum { COLUMN_BLOCK = 64 };  // elements along the axis that are added up before
 
 INLINE vf fold_columns(int op, const float *x, word n, word stride, word count) {
     vf result = vsplat(neutral(op));
-    for (word i = 0; i < n; i++) result = fold(op, result, vload_count(x + i * stride, count));
-    return result;
+    vi unordered = (vi)0;
+    for (word i = 0; i < n; i++) result = fold(op, vload_count(x + i * stride, count), result, &unordered);
+    return vselect(unordered, vsplat(NAN_F32), result);
 }
 
 INLINE vf sum_columns(int op, const float *x, word n, word stride, word count) {

@@ -4,15 +4,16 @@
 // `log` is 1 for LogSoftmax.
 #include "rows.h"
 
+// The largest number of a row; NaN is passed over, it reaches the result through its exponential.
 static float row_max(const float *x, word n) {
     vf m0 = vsplat(-INFINITY_F32), m1 = m0;
     word i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        m0 = vmax(m0, vload(x + i));
-        m1 = vmax(m1, vload(x + i + LANES));
+        m0 = vlarger(vload(x + i), m0);
+        m1 = vlarger(vload(x + i + LANES), m1);
     }
-    for (; i < n; i += LANES) m0 = vmax(m0, vload_or(x + i, min_word(LANES, n - i), -INFINITY_F32));
-    return vmax_lane(vmax(m0, m1));
+    for (; i < n; i += LANES) m0 = vlarger(vload_or(x + i, min_word(LANES, n - i), -INFINITY_F32), m0);
+    return vmax_lane(vlarger(m0, m1));
 }
 
 // y = exp(x - shift) of a row, and the sum of it.
@@ -56,7 +57,7 @@ static void softmax_row(const float *x, float *y, word n, int log) {
 // `count` (at most LANES) neighbouring lines.
 static void softmax_columns(const float *x, float *y, word n, word stride, word count, int log) {
     vf shift = vsplat(-INFINITY_F32), total = vsplat(0.0f);
-    for (word i = 0; i < n; i++) shift = vmax(shift, vload_count(x + i * stride, count));
+    for (word i = 0; i < n; i++) shift = vlarger(vload_count(x + i * stride, count), shift);
     for (word i = 0; i < n; i++) {
         vf e = vexp_negative(vload_count(x + i * stride, count) - shift);
         if (!log) vstore_count(y + i * stride, e, count);

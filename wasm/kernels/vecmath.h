@@ -6,7 +6,8 @@
 //
 //     exp 1    expm1 1.3  log 1    softplus 2    sigmoid 3    tanh 6    erf 7    pow 0.51    sin, cos 1.3e-7 absolute
 //
-// NaN stays NaN, infinities and zeros give the limits, subnormals are flushed neither on input nor on output.
+// NaN stays NaN, infinities and zeros give the limits, subnormals are flushed neither on input nor on output,
+// but sigmoid and softplus below 1.2e-38 are 0.
 // Integers are taken from the bits of rounded floats, never by a conversion that could overflow.
 #pragma once
 #include "kernel.h"
@@ -45,6 +46,22 @@ INLINE vf vmin(vf x, vf y) {
     return (vf)wasm_f32x4_min((v128_t)x, (v128_t)y);
 #else
     return vselect((x < y) | (x != x), x, y);
+#endif
+}
+
+// The larger and the smaller of the two; y where either is NaN. One instruction on most machines.
+INLINE vf vlarger(vf x, vf y) {
+#if defined(__wasm__)
+    return (vf)wasm_f32x4_pmax((v128_t)y, (v128_t)x);
+#else
+    return vselect(x > y, x, y);
+#endif
+}
+INLINE vf vsmaller(vf x, vf y) {
+#if defined(__wasm__)
+    return (vf)wasm_f32x4_pmin((v128_t)y, (v128_t)x);
+#else
+    return vselect(x < y, x, y);
 #endif
 }
 
@@ -148,7 +165,7 @@ INLINE vf log1p_positive(vf u) {
 }
 
 INLINE vf vsigmoid(vf x) {
-    vf e = vexp(-vabs(x));
+    vf e = vexp_negative(-vabs(x));
     vf r = 1.0f / (e + 1.0f);
     return vselect(x < 0.0f, e * r, r);
 }
@@ -204,7 +221,7 @@ INLINE vf vhardsigmoid(vf x, vf slope, vf offset) {
 INLINE vf vhardswish(vf x) { return x * vhardsigmoid(x, vsplat(1.0f / 6.0f), vsplat(0.5f)); }
 INLINE vf vleakyrelu(vf x, vf slope) { return vselect(x < 0.0f, x * slope, x); }
 // log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))
-INLINE vf vsoftplus(vf x) { return vmax(x, vsplat(0.0f)) + log1p_positive(vexp(-vabs(x))); }
+INLINE vf vsoftplus(vf x) { return vmax(x, vsplat(0.0f)) + log1p_positive(vexp_negative(-vabs(x))); }
 // tanh(log(1 + e)) = (e^2 + 2e) / (e^2 + 2e + 2) with e = exp(x); from 20 on it rounds to 1.
 INLINE vf vmish(vf x) {
     vf e = vexp(vclamp(x, vsplat(-105.0f), vsplat(20.0f)));

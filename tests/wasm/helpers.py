@@ -28,7 +28,7 @@ def evaluate(node: Node, inputs: Sequence[np.ndarray | None], reference: Referen
     if reference is not None:
         result = reference(*inputs, **node.attributes)
         return [np.asarray(r) for r in (result if isinstance(result, (list, tuple)) else [result])]
-    attributes = {
+    attributes: dict[str, Any] = {
         k: onnx.numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in node.attributes.items()
     }
     proto = onnx.helper.make_node(node.op_type, node.inputs, node.outputs, **attributes)

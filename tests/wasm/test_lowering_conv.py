@@ -61,7 +61,12 @@ def test_conv_with_computed_weights(provider, case):
 @pytest.mark.parametrize(("groups", "dilation"), [(1, 1), (1, 4), (2, 1), (6, 2)])
 def test_conv_in_one_dimension(provider, groups, dilation):
     attributes = {"group": groups, "dilations": [dilation], "pads": [2, 1], "strides": [2]}
-    check(provider, node("Conv", "x w b", **attributes), {"x": some(2, 6, 23)}, {"w": filters(12, 6 // groups, 3), "b": some(12)})
+    check(
+        provider,
+        node("Conv", "x w b", **attributes),
+        {"x": some(2, 6, 23)},
+        {"w": filters(12, 6 // groups, 3), "b": some(12)},
+    )
 
 
 def test_conv_in_three_dimensions_is_refused(provider):

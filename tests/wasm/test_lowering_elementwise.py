@@ -40,12 +40,16 @@ def test_unary_on_specials(provider):
         check(provider, node(operator, "x"), {"x": x})
 
 
-PAIRS = [((), ()), ((3,), ()), ((2, 3, 4), (4,)), ((2, 3, 4), (3, 1)), ((2, 1, 4), (3, 1)), ((0, 3), (1, 3)),
-         ((2, 3, 4, 5), (1, 3, 1, 1)), ((1, 3, 1, 1), (2, 3, 4, 5)), ((2, 3, 2, 3, 2, 2, 2), (2, 3, 1, 1, 2))]  # fmt: skip
+PAIRS = [
+    ((), ()), ((3,), ()), ((2, 3, 4), (4,)), ((2, 3, 4), (3, 1)), ((2, 1, 4), (3, 1)), ((0, 3), (1, 3)),
+    ((2, 3, 4, 5), (1, 3, 1, 1)), ((1, 3, 1, 1), (2, 3, 4, 5)), ((2, 3, 2, 3, 2, 2, 2), (2, 3, 1, 1, 2)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("shapes", PAIRS, ids=str)
-@pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Less", "GreaterOrEqual", "Equal"])
+@pytest.mark.parametrize(
+    "operator", ["Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Less", "GreaterOrEqual", "Equal"]
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int32], ids=lambda t: t.__name__)
 def test_binary(provider, shapes, operator, dtype):
     a, b = (np.asarray(RNG.integers(1, 5, s), dtype) for s in shapes)
@@ -89,7 +93,9 @@ def test_prelu(provider):
 
 
 @pytest.mark.parametrize(
-    "exponent", [np.float32(2), np.array([2], np.int64), np.array([3, 0.5, -1], np.float32), np.array([0, 2, 3])], ids=str
+    "exponent",
+    [np.float32(2), np.array([2], np.int64), np.array([3, 0.5, -1], np.float32), np.array([0, 2, 3])],
+    ids=str,
 )
 def test_power_of_constant(provider, exponent):
     check(provider, node("Pow", "x e"), {"x": floats(2, 3, low=0.5)}, {"e": np.asarray(exponent)})

@@ -52,7 +52,7 @@ def test_gemm(provider, transposes, constants, addend, alpha, beta):
     check(provider, one, feeds, rest, references={"Gemm": reference})
 
 
-def fused(a, b, bias=None, residual=None, *, transA=0, transB=0, alpha=1.0, activation="", activation_params=()):  # noqa: N803
+def fused(a, b, bias=None, residual=None, *, transA=0, transB=0, alpha=1.0, activation="", activation_params=()):
     a = np.swapaxes(a, -1, -2) if transA else a
     b = np.swapaxes(b, -1, -2) if transB else b
     y = np.float32(alpha) * (a @ b) + (0 if bias is None else bias) + (0 if residual is None else residual)
@@ -72,9 +72,15 @@ def fused(a, b, bias=None, residual=None, *, transA=0, transB=0, alpha=1.0, acti
 @pytest.mark.parametrize("transposes", [(0, 0), (1, 0), (0, 1)])
 def test_fused_matmul(provider, activation, inputs, transposes):
     trans_a, trans_b = transposes
-    values = {"a": some(21, 10) if trans_a else some(2, 10, 21), "b": some(18, 21) if trans_b else some(21, 18), "bias": some(18)}
+    values = {
+        "a": some(21, 10) if trans_a else some(2, 10, 21),
+        "b": some(18, 21) if trans_b else some(21, 18),
+        "bias": some(18),
+    }
     values["r"] = some(10, 18) if trans_a else some(2, 10, 18)
-    one = node("FusedMatMul", inputs, domain="ai.onnxlet", version=1, transA=trans_a, transB=trans_b, alpha=0.5, **activation)
+    one = node(
+        "FusedMatMul", inputs, domain="ai.onnxlet", version=1, transA=trans_a, transB=trans_b, alpha=0.5, **activation
+    )
     feeds = {n: values[n] for n in one.inputs if n in ("a", "r")}
     constants = {n: values[n] for n in one.inputs if n in ("b", "bias")}
     check(provider, one, feeds, constants, references={"FusedMatMul": fused})
@@ -92,8 +98,6 @@ def test_fused_matmul_of_stacks(provider, transposes):
 def test_large_product_in_blocks(provider):
     a, b = some(130, 700), some(700, 130)
     check(provider, node("MatMul", "a b"), {"a": a}, {"b": b}, rtol=1e-4, atol=1e-4, references={"MatMul": np.matmul})
-
-
 
 
 def test_integers_are_refused(provider):

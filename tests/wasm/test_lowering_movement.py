@@ -101,7 +101,12 @@ def test_pad_with_a_constant(provider, pads):
 
 @pytest.mark.parametrize("mode", ["edge", "reflect"])
 def test_pad_with_borders(provider, mode):
-    check(provider, node("Pad", "x p", mode=mode), {"x": some((2, 5, 6))}, {"p": integers(1, 2, 3, 0, 3, 4)[[0, 1, 2, 3, 4, 5]]})
+    check(
+        provider,
+        node("Pad", "x p", mode=mode),
+        {"x": some((2, 5, 6))},
+        {"p": integers(1, 2, 3, 0, 3, 4)[[0, 1, 2, 3, 4, 5]]},
+    )
 
 
 def test_pad_of_some_axes(provider):
@@ -112,7 +117,9 @@ def test_pad_of_some_axes(provider):
 @pytest.mark.parametrize("shape", [(1, 3, 1), (3, 4), (), (2, 3, 4)], ids=str)
 def test_expand(provider, shape, target):
     if np.broadcast_shapes(shape, target) is not None:
-        check(provider, node("Expand", "x s"), {"x": some(shape) + np.zeros(shape, np.float32)}, {"s": integers(*target)})
+        check(
+            provider, node("Expand", "x s"), {"x": some(shape) + np.zeros(shape, np.float32)}, {"s": integers(*target)}
+        )
 
 
 @pytest.mark.parametrize("repeats", [(1, 1, 1), (2, 1, 3), (1, 4, 1), (0, 1, 1)])

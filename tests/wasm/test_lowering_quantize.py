@@ -51,7 +51,9 @@ def test_dequantize_int32(provider):
           references=definition("DequantizeLinear"))  # fmt: skip
 
 
-@pytest.mark.parametrize("x", [some(3, 5), np.zeros((2, 2), np.float32), some(4) + 3, some(4) - 3], ids=lambda x: str(x.shape))
+@pytest.mark.parametrize(
+    "x", [some(3, 5), np.zeros((2, 2), np.float32), some(4) + 3, some(4) - 3], ids=lambda x: str(x.shape)
+)
 def test_dynamic_quantize(provider, x):
     one = node("DynamicQuantizeLinear", "x", "y s z")
     check(provider, one, {"x": x}, references=definition("DynamicQuantizeLinear"))

@@ -49,7 +49,9 @@ def test_resize_to_sizes(provider, attributes):
 
 def test_resize_in_one_dimension(provider):
     one = node("Resize", "x - s", mode="linear")
-    check(provider, one, {"x": some(2, 3, 7)}, {"s": np.array([1, 1, 2], np.float32)}, references=definition("Resize", 21))
+    check(
+        provider, one, {"x": some(2, 3, 7)}, {"s": np.array([1, 1, 2], np.float32)}, references=definition("Resize", 21)
+    )
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])

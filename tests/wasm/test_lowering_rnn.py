@@ -17,7 +17,11 @@ def some(*shape: int) -> np.ndarray:
 
 def layer(operator: str, directions: int, inputs: int, hidden: int) -> dict[str, np.ndarray]:
     gates = GATES[operator] * hidden
-    return {"w": some(directions, gates, inputs), "r": some(directions, gates, hidden), "b": some(directions, 2 * gates)}
+    return {
+        "w": some(directions, gates, inputs),
+        "r": some(directions, gates, hidden),
+        "b": some(directions, 2 * gates),
+    }
 
 
 @pytest.mark.parametrize("operator", GATES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def test_squeeze_and_excite_keeps_its_layout(provider):
 
 def test_chain_works_in_place(provider):
     names = ["x", "a", "b", "c", "y"]
-    nodes = [node("Sigmoid", i, o) for i, o in zip(names, names[1:], strict=False)]
+    nodes = [node("Sigmoid", i, o) for i, o in pairwise(names)]
     program = check(provider, nodes, {"x": some(100, 100)})
     assert program.arena_bytes < 2 * 40_000
 
@@ -179,6 +180,7 @@ def test_sharing_memory_changes_nothing(provider, seed):
     assert shared.arena_bytes <= apart.arena_bytes
     for _ in range(2):
         for name, a, b in zip(outputs, shared.run([x]), apart.run([x]), strict=True):
+            assert isinstance(a, np.ndarray)
             np.testing.assert_array_equal(a, b, err_msg=name)
             np.testing.assert_allclose(a, values[name], rtol=1e-3, atol=1e-3, err_msg=name)
 

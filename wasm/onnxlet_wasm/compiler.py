@@ -7,7 +7,6 @@ whose offsets in the arena are chosen when all operations, and so all lifetimes,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +19,8 @@ from onnxlet.providers.base import Segment, Step
 
 from .layouts import LAST, PLAIN, same_in_both, size_of, strides_of
 from .memory import Memory
+
+NEVER = 1 << 62
 
 COPY_GRAIN = 16384
 """Elements whose copy is worth a thread."""
@@ -36,7 +37,7 @@ class Buffer:
 
     def __init__(self, nbytes: int, first: int | None = None):
         self.nbytes = nbytes
-        self.first = math.inf if first is None else first
+        self.first = NEVER if first is None else first
         self.last = -1 if first is None else first
         self.offset = 0
         self.address = 0
@@ -210,7 +211,7 @@ class Compiler:
         return self.words(np.frombuffer(raw + bytes(-len(raw) % 8), np.int64).tolist())
 
     def error_flag(self) -> Ref:
-        """The place of a 64-bit word that kernels set to 1 + the number of an index of this step that is out of bounds."""
+        """The place of a 64-bit word that kernels set to 1 + the number of an index that is out of bounds."""
         self.flagged.append(self.step.node.label)
         return Ref(self.flags_buffer, 8 * len(self.flagged) - 8)
 

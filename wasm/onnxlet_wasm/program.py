@@ -167,4 +167,4 @@ class Program:
 
 
 def _address(place: Place) -> int:
-    return place.buffer.address + place.offset if type(place) is Ref else place
+    return place.buffer.address + place.offset if isinstance(place, Ref) else place

@@ -46,7 +46,7 @@ class KernelProvider:
         raise ProviderError("Kernels run at once: there is nothing to wait for.")
 
     def memory_stats(self) -> dict[str, int]:
-        """Bytes held now: weights, arena, scratch, programs (tapes, tables, resident values), and the engine's total."""
+        """Bytes held now, by kind: weights, arena, scratch, programs (tapes, resident values), and the total."""
         return self._memory.stats()
 
     def close(self) -> None:

@@ -48,6 +48,13 @@ def shape_of(step: Step, index: int) -> tuple[int, ...]:
     return type_.dims
 
 
+def output_dtype(step: Step, index: int = 0) -> np.dtype:
+    type_ = step.outputs[index]
+    if type_ is None or type_.dtype is None:
+        raise Refused(f"the type of output {index} is not known")
+    return type_.dtype
+
+
 def output_shape(step: Step, index: int = 0) -> tuple[int, ...]:
     type_ = step.outputs[index]
     if type_ is None or not type_.concrete:

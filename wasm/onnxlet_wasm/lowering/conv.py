@@ -61,9 +61,7 @@ class Convolution:
     @property
     def pointwise(self) -> bool:
         w = self.window
-        return (
-            self.groups == 1 and prod(w.kernel) == 1 and prod(w.strides) == 1 and not any(w.begin) and not any(w.end)
-        )
+        return self.groups == 1 and prod(w.kernel) == 1 and prod(w.strides) == 1 and not any(w.begin) and not any(w.end)
 
     @property
     def depthwise(self) -> bool:

@@ -23,6 +23,7 @@ from .common import (
     dtype_of,
     need_float32,
     need_types,
+    output_dtype,
     output_shape,
     present,
     shape_of,
@@ -38,9 +39,43 @@ GRAIN = 4096
 _CODES = {
     name: code
     for code, name in enumerate(
-        "Abs Neg Exp Log Sqrt Rsqrt Reciprocal Sin Cos Tanh Sigmoid Erf Gelu GeluTanh Silu Relu LeakyRelu Elu Selu Celu "
-        "Softplus Softsign HardSigmoid HardSwish Mish Floor Ceil Round Sign Clip ThresholdedRelu Swish Affine Square "
-        "Expm1".split()
+        [
+            "Abs",
+            "Neg",
+            "Exp",
+            "Log",
+            "Sqrt",
+            "Rsqrt",
+            "Reciprocal",
+            "Sin",
+            "Cos",
+            "Tanh",
+            "Sigmoid",
+            "Erf",
+            "Gelu",
+            "GeluTanh",
+            "Silu",
+            "Relu",
+            "LeakyRelu",
+            "Elu",
+            "Selu",
+            "Celu",
+            "Softplus",
+            "Softsign",
+            "HardSigmoid",
+            "HardSwish",
+            "Mish",
+            "Floor",
+            "Ceil",
+            "Round",
+            "Sign",
+            "Clip",
+            "ThresholdedRelu",
+            "Swish",
+            "Affine",
+            "Square",
+            "Expm1",
+        ]
     )
 }
 _PARAMETERS: dict[str, list[tuple[str, float]]] = {
@@ -57,20 +92,41 @@ _PARAMETERS: dict[str, list[tuple[str, float]]] = {
 _BINARY = {
     name: code
     for code, name in enumerate(
-        "Add Sub Mul Div Pow Min Max Mod Fmod PRelu Equal Less LessOrEqual Greater GreaterOrEqual And Or Xor".split()
+        [
+            "Add",
+            "Sub",
+            "Mul",
+            "Div",
+            "Pow",
+            "Min",
+            "Max",
+            "Mod",
+            "Fmod",
+            "PRelu",
+            "Equal",
+            "Less",
+            "LessOrEqual",
+            "Greater",
+            "GreaterOrEqual",
+            "And",
+            "Or",
+            "Xor",
+        ]
     )
 }
 NUMBERS = (F32, I32, I64)
 
 
-def unary_call(c: Compiler, function: str, x: Place, y: Place, count: int, alpha: float = 0.0, beta: float = 0.0) -> None:
+def unary_call(
+    c: Compiler, function: str, x: Place, y: Place, count: int, alpha: float = 0.0, beta: float = 0.0
+) -> None:
     """y = function(x), float32; y may be x."""
     c.emit("unary", units=count, grain=GRAIN, op=_CODES[function], x=x, y=y, alpha=f32(alpha), beta=f32(beta))
 
 
 @lower(
-    "Abs", "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Sin", "Cos", "Tanh", "Sigmoid", "Erf", "Relu", "LeakyRelu", "Elu",
-    "Selu", "Celu", "Softplus", "Softsign", "HardSigmoid", "HardSwish", "Mish", "Floor", "Ceil", "Round", "Sign",
+    "Abs", "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Sin", "Cos", "Tanh", "Sigmoid", "Erf", "Relu", "LeakyRelu",
+    "Elu", "Selu", "Celu", "Softplus", "Softsign", "HardSigmoid", "HardSwish", "Mish", "Floor", "Ceil", "Round", "Sign",
     "ThresholdedRelu", "Swish",
 )  # fmt: skip
 def unary(step: Step) -> Emit:
@@ -131,15 +187,12 @@ def _negate_integers(step: Step) -> Emit:
 
 @lower("Cast", "CastLike")
 def cast(step: Step) -> Emit:
-    source = dtype_of(step, 0)
-    output = step.outputs[0]
-    assert output is not None
-    target = output.dtype
+    source, target = dtype_of(step, 0), output_dtype(step)
     if source not in TYPE_CODES or target not in TYPE_CODES:
         raise Refused(f"Cast from {source} to {target} has no kernel")
     if "uint64" in (source.name, target.name):
         raise Refused("Cast of uint64 has no kernel")
-    count = size_of(output.dims)
+    count = size_of(output_shape(step))
 
     def emit(c: Compiler) -> None:
         layout = kept_layout(c, 0)
@@ -186,7 +239,9 @@ def common_layout(c: Compiler, target: Sequence[int], indices: Sequence[int]) ->
     if len(target) < 3:
         return PLAIN
     kinds = [
-        c.layouts(i) for i in indices if c.tensor(i) is None and (t := c.step.inputs[i]) is not None and t.shape == target
+        c.layouts(i)
+        for i in indices
+        if c.tensor(i) is None and (t := c.step.inputs[i]) is not None and t.shape == target
     ]
     if any(PLAIN not in kind for kind in kinds) or (kinds and all(LAST in kind for kind in kinds)):
         return LAST
@@ -371,8 +426,6 @@ def _bound(step: Step, index: int, name: str, default: float) -> float | None:
         return float(step.attribute(name, default))
     value = step.constant(index)
     return None if value is None else float(value.reshape(()))
-
-
 
 
 def scale(c: Compiler, x: Place, count: int, factor: float) -> Place:

@@ -160,7 +160,9 @@ def emit_product(c: Compiler, p: Product, bias: Place = 0, residual: Place = 0) 
         if b is None:
             b = c.temporary(pieces.packed_size(p.k, p.n))
             step_k, step_n = (1, p.k) if p.transpose_b else (p.n, 1)
-            c.emit("pack_b", units=pieces.panels(p.n), b=c.input(1), step_k=step_k, step_n=step_n, panels=b, k=p.k, n=p.n)
+            c.emit(
+                "pack_b", units=pieces.panels(p.n), b=c.input(1), step_k=step_k, step_n=step_n, panels=b, k=p.k, n=p.n
+            )
         gemm_call(c, a, lda, b, y, p.n, m, p.n, p.k, bias, residual, p.n, p.activation)
         return
     steps = [
@@ -249,6 +251,6 @@ def gemm_call(
     """Y = activation(A B + bias + residual), with B in panels. The `ld`s are elements from row to row."""
     units = pieces.gemm(m, n)
     c.emit(
-        "gemm", units=units, grain=grain(units, m * n * k), a=a, lda=lda, b=b, c=y, ldc=ldc, m=m, n=n, k=k, bias=bias, residual=residual,
-        ldr=ldr, **activation_fields(activation),
+        "gemm", units=units, grain=grain(units, m * n * k), a=a, lda=lda, b=b, c=y, ldc=ldc, m=m, n=n, k=k, bias=bias,
+        residual=residual, ldr=ldr, **activation_fields(activation),
     )  # fmt: skip

@@ -197,5 +197,3 @@ def trilu(step: Step) -> Emit:
                upper=step.attribute("upper", 1))  # fmt: skip
 
     return emit
-
-

@@ -9,13 +9,11 @@ import numpy as np
 from onnxlet.providers.base import Step
 
 from ..compiler import Compiler, Place
-from ..layouts import LAST, PLAIN, axis_order, broadcast_strides, size_of, strides_of
+from ..layouts import LAST, PLAIN, broadcast_strides, size_of, strides_of
 from .common import (
-    axes_of,
     dtype_of,
     integers,
     need_constant,
-    need_single_output,
     normal_axis,
     output_shape,
     present,

@@ -84,5 +84,3 @@ def global_pool_call(c: Compiler, shape: tuple[int, ...], maximum: int) -> None:
     units = batch * -(-channels // CHANNEL_BLOCK)
     c.emit("global_pool", units=units, grain=grain(units, batch * channels * pixels), x=x, y=y, batch=batch,
            pixels=pixels, c=channels, maximum=maximum)  # fmt: skip
-
-

@@ -25,6 +25,7 @@ from .common import (
     need_float32,
     need_types,
     normal_axis,
+    output_dtype,
     present,
     shape_of,
 )
@@ -39,9 +40,7 @@ SMALL = tuple(np.dtype(t) for t in (np.int8, np.uint8, np.int16, np.uint16))
 def quantize_linear(step: Step) -> Emit:
     """One scale for all, or one per element of an axis."""
     quantizes = step.node.op_type == "QuantizeLinear"
-    output = step.outputs[0]
-    assert output is not None
-    source, target = dtype_of(step, 0), output.dtype
+    source, target = dtype_of(step, 0), output_dtype(step)
     small = target if quantizes else source
     if (target if not quantizes else source) != F32 or dtype_of(step, 1) != F32:
         raise Refused(f"{step.node.op_type} from {source} to {target} has no kernel")
@@ -129,7 +128,7 @@ def _packed(c: Compiler, p: Product) -> tuple[Place, Place]:
         c.emit("pack_b_int8", units=pieces.panels(p.n), b=c.input(p.b), zero=c.input(p.b_zero), panels=place,
                offsets=place + split, **fields)  # fmt: skip
         return place, place + split
-    at = c.input(p.b_zero)
+    at = 0 if zero is None else c.memory.constant(zero)
 
     def pack(raw: int, address: int) -> None:
         c.memory.engine.call("pack_b_int8", units=pieces.panels(p.n), b=raw, zero=at, panels=address,

@@ -84,9 +84,7 @@ def _plans(step: Step, shape: tuple[int, ...]) -> dict[int, AxisPlan]:
         raise Refused(str(error)) from None
 
 
-def _table(
-    step: Step, plan: AxisPlan | None, length: int, mode: str, early: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def _table(step: Step, plan: AxisPlan | None, length: int, mode: str, early: bool) -> tuple[np.ndarray, np.ndarray]:
     """For every place along the resized axis the places it reads (int32) and their weights, as many for each."""
     if plan is None or _unchanged(plan):
         return np.arange(length, dtype=np.int32)[:, None], np.ones((length, 1), np.float32)

@@ -102,7 +102,7 @@ class Device:
         self._pipelines: dict[str, Pipeline] = {}
         self._layouts: dict[int, tuple[Any, Any]] = {}
         if IN_BROWSER:
-            handle.lost_async().then(self._note_loss)
+            handle.lost_async.then(self._note_loss)
 
     def _note_loss(self, info: Any) -> None:
         self.lost = info.message or info.reason
@@ -143,7 +143,7 @@ class Device:
 
     def write(self, buffer: Any, array: np.ndarray) -> None:
         """Copy a contiguous array whose size is a multiple of four bytes to the start of a buffer."""
-        self._write(buffer, memoryview(array.reshape(-1)).cast("B"), 0, array.nbytes)
+        self._write(buffer, array.reshape(-1).view(np.uint8).data, 0, array.nbytes)
 
     def write_tensor(self, buffer: Any, tensor: Tensor) -> None:
         """Copy a constant to a buffer, from JavaScript's memory where its bytes lie there."""

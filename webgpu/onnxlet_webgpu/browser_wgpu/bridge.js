@@ -59,13 +59,28 @@
     return encoder.finish({ label });
   };
 
+  // What is mapped of each mapped buffer, as bytes: WebGPU hands out each part of a range only once.
+  const mapped = new Map();
+  const range = (buffer, offset, size) => {
+    if (!mapped.has(buffer)) mapped.set(buffer, new Uint8Array(objects[buffer].getMappedRange(offset, size)));
+    return mapped.get(buffer);
+  };
+
   const stage = (module, entryPoint, constants) => ({ module: objects[module], entryPoint, constants });
   const messages = async (module) =>
-    (await objects[module].getCompilationInfo()).messages.map((m) => [m.type, m.message, m.lineNum, m.linePos, m.offset, m.length]);
+    (await module.getCompilationInfo()).messages.map((m) => [
+      m.type,
+      m.message,
+      m.lineNum,
+      m.linePos,
+      m.offset,
+      m.length,
+    ]);
 
   return {
     put,
     drop: (number) => {
+      mapped.delete(number);
       objects[number] = null;
       vacant.push(number);
     },
@@ -85,13 +100,17 @@
     createBuffer: (device, size, usage, mappedAtCreation, label) =>
       put(objects[device].createBuffer({ size, usage, mappedAtCreation, label })),
     mapAsync: (buffer, mode, offset, size) => objects[buffer].mapAsync(mode, offset, size),
-    unmap: (buffer) => objects[buffer].unmap(),
-    readMapped: (buffer, offset, size, target) => {
-      const source = new Uint8Array(objects[buffer].getMappedRange(offset, size));
+    unmap: (buffer) => {
+      mapped.delete(buffer);
+      objects[buffer].unmap();
+    },
+    // `start` and `length` say what is mapped, `offset` counts from there.
+    readMapped: (buffer, start, length, offset, size, target) => {
+      const source = range(buffer, start, length).subarray(offset, offset + size);
       withBytes(target, (bytes) => bytes.set(source));
     },
-    writeMapped: (buffer, offset, size, data) => {
-      const target = new Uint8Array(objects[buffer].getMappedRange(offset, size));
+    writeMapped: (buffer, start, length, offset, data) => {
+      const target = range(buffer, start, length).subarray(offset);
       withBytes(data, (bytes) => target.set(bytes));
     },
     writeBuffer: (device, buffer, bufferOffset, data, dataOffset, size) =>
@@ -127,7 +146,7 @@
       objects[device].popErrorScope().catch(() => {});
       return module;
     },
-    messages,
+    messages: (module) => messages(objects[module]),
     createComputePipeline: (device, layout, module, entry, constants, label) =>
       put(
         objects[device].createComputePipeline({
@@ -137,6 +156,7 @@
         }),
       ),
     createComputePipelineAsync: async (device, layout, module, entry, constants, label) => {
+      const shader = objects[module]; // Python may let go of it while the pipeline is made
       try {
         return put(
           await objects[device].createComputePipelineAsync({
@@ -146,7 +166,7 @@
           }),
         );
       } catch (error) {
-        return [error.reason ?? "internal", error.message, await messages(module)];
+        return [error.reason ?? "internal", error.message, await messages(shader)];
       }
     },
     bindGroupLayout: (pipeline, index) => put(objects[pipeline].getBindGroupLayout(index)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from typing import Any
 
@@ -12,7 +12,7 @@ from pyodide.ffi import JsException, to_js  # type: ignore[import-not-found]
 
 from .errors import GPUOutOfMemoryError, GPUValidationError
 
-BRIDGE: Any = run_js(resources.files(__package__).joinpath("bridge.js").read_text())
+BRIDGE: Any = run_js(resources.files("onnxlet_webgpu.browser_wgpu").joinpath("bridge.js").read_text())
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -54,10 +54,10 @@ FEATURES = {"subgroups": "subgroup"}
 
 
 def features_of(features: Any) -> set[str]:
-    return {FEATURES.get(name, name) for name in BRIDGE.list(features)}
+    return {FEATURES.get(name, name) for name in map(str, BRIDGE.list(features))}
 
 
-def feature_names(features: Any) -> list[str]:
+def feature_names(features: Iterable[str]) -> list[str]:
     """wgpu's (or WebGPU's) feature names as WebGPU's."""
     back = {ours: theirs for theirs, ours in FEATURES.items()}
     return [back.get(name, name) for name in features]

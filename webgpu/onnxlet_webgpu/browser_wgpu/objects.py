@@ -95,14 +95,16 @@ class GPUDevice(Handle):
     def adapter_info(self) -> GPUAdapterInfo:
         return self.adapter.info
 
+    @property
     def lost_async(self) -> GPUPromise[GPUDeviceLostInfo]:
         """A promise that is kept when the device is lost."""
         return GPUPromise(
             "lost", BRIDGE.lost(self._internal), lambda info: GPUDeviceLostInfo(info.reason, info.message)
         )
 
+    @property
     def lost_sync(self) -> GPUDeviceLostInfo:
-        return self.lost_async().sync_wait()
+        return self.lost_async.sync_wait()
 
     def destroy(self) -> None:
         call(BRIDGE.destroy, self._internal)
@@ -121,7 +123,7 @@ class GPUDevice(Handle):
         view = memoryview(data).cast("B")
         size = -(-view.nbytes // 4) * 4
         buffer = self.create_buffer(label=label, size=size, usage=usage, mapped_at_creation=True)
-        call(BRIDGE.writeMapped, buffer._internal, 0, size, view)
+        call(BRIDGE.writeMapped, buffer._internal, 0, size, 0, view)
         buffer.unmap()
         return buffer
 
@@ -157,7 +159,7 @@ class GPUDevice(Handle):
         buffers = []
         for entry in entries:
             resource = entry["resource"]
-            part = {"buffer": resource} if isinstance(resource, GPUBuffer) else resource
+            part: Mapping[str, Any] = {"buffer": resource} if isinstance(resource, GPUBuffer) else resource
             size = part.get("size")
             buffers.append(part["buffer"])
             rows.extend(
@@ -262,21 +264,27 @@ class GPUBuffer(Handle):
         self, buffer_offset: int | None = None, size: int | None = None, *, copy: bool = True
     ) -> memoryview:
         """The mapped bytes. JavaScript's memory is not Python's: this is always a copy."""
-        offset, count = self._part(buffer_offset, size)
-        data = bytearray(count)
-        call(BRIDGE.readMapped, self._internal, offset, count, data)
+        self._check_mapped()
+        start, length = self._mapped
+        offset = 0 if buffer_offset is None else buffer_offset - start
+        data = bytearray(length - offset if size is None else size)
+        if offset < 0 or offset + len(data) > length:
+            raise ValueError(f"only the bytes {start} to {start + length} are mapped")
+        call(BRIDGE.readMapped, self._internal, start, length, offset, len(data), data)
         return memoryview(data)
 
     def write_mapped(self, data: Any, buffer_offset: int | None = None) -> None:
+        self._check_mapped()
+        start, length = self._mapped
         view = memoryview(data).cast("B")
-        offset, _ = self._part(buffer_offset, view.nbytes)
-        call(BRIDGE.writeMapped, self._internal, offset, -(-view.nbytes // 4) * 4, view)
+        offset = 0 if buffer_offset is None else buffer_offset - start
+        if offset < 0 or offset + view.nbytes > length:
+            raise ValueError(f"only the bytes {start} to {start + length} are mapped")
+        call(BRIDGE.writeMapped, self._internal, start, length, offset, view)
 
-    def _part(self, offset: int | None, size: int | None) -> tuple[int, int]:
+    def _check_mapped(self) -> None:
         if self.map_state != "mapped":
             raise RuntimeError("the buffer is not mapped: map it first")
-        start = self._mapped[0] if offset is None else offset
-        return start, self._mapped[0] + self._mapped[1] - start if size is None else size
 
     def destroy(self) -> None:
         call(BRIDGE.destroy, self._internal)

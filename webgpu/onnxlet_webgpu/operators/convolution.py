@@ -152,26 +152,33 @@ def _direct(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, group: in
         for p in range(pixels):
             lines += [f"            c{p}{v} += p{p * sx + k * dx} * w{k}{v};" for v in range(vectors)]
     lines += ["        }", f"        tap += {kw * vectors}u;", "    }", f"    plane += {height * width}u;", "}"]
+    # The loop keeps `store`, with all that is fused into it, from being compiled once for every element.
+    results = ", ".join(f"c{p}{v}" for p in range(pixels) for v in range(vectors))
     lines += [
+        f"var results = array<{element}, {pixels * vectors}>({results});",
         f"let filter0 = block % {blocks}u * {block}u;",
-        f"let start = ((batch * {group}u + block / {blocks}u) * {filters}u + filter0) * {oh * ow}u + oy * {ow}u + ox;",
+        f"let first = ((batch * {group}u + block / {blocks}u) * {filters}u + filter0) * {oh}u + oy;",
+        f"for (var e = 0u; e < {pixels * block}u; e++) {{",
+        f"    let p = e % {pixels}u;",
+        f"    let f = e / {pixels}u;",
+        f"    if (ox + p < {ow}u && filter0 + f < {filters}u) {{",
+        f"        store((first + f * {oh}u) * {ow}u + ox + p, {_result(vectors, block)});",
+        "    }",
+        "}",
     ]
-    for f in range(block):
-        stores = []
-        for p in range(pixels):
-            value = f"c{p}{f // 4}" + (f".{'xyzw'[f % 4]}" if block > 1 else "")
-            text = f"store(start + {f * oh * ow + p}u, {value});"
-            stores.append(f"if (ox + {p}u < {ow}u) {{ {text} }}" if ow % pixels and p > 0 else text)
-        if filters % block and f > 0:
-            lines += [f"if (filter0 + {f}u < {filters}u) {{", *("    " + s for s in stores), "}"]
-        else:
-            lines += stores
     count = x.shape[0] * group * blocks * oh * strips
     size = group * blocks * block * channels * taps
     reads = [Binding("x", x.value, "f32", x.size), Binding("w", weights, element, size // (4 if block > 1 else 1))]
     body = flat_body("\n".join(lines), count)
     groups = flat_groups(count, n.target.max_groups)
     return Kernel(title + " direct", reads, out.value, out.shape, "f32", body, groups)
+
+
+def _result(vectors: int, block: int) -> str:
+    """Text of the result of pixel `p` and filter `f` of an invocation's block."""
+    if block == 1:
+        return "results[p]"
+    return f"results[p * {vectors}u + f / 4u][f % 4u]"
 
 
 @lowering("ConvTranspose")

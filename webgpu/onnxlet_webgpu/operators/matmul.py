@@ -127,18 +127,18 @@ def registers_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
     advance = step * p.b.row_stride
     lines += [f"    b{v} += {advance // 4 if b_vector else advance}u;" for v in range(vectors if b_vector else columns)]
     lines.append("}")
-    lines.append(f"let start = batch * {p.m * p.n}u + row * {p.n}u + column;")
-    for r in range(rows):
-        stores = []
-        for v in range(vectors):
-            for c in range(4):
-                text = f"store(start + {r * p.n + 4 * v + c}u, c{r}{v}.{'xyzw'[c]});"
-                guard = p.n % columns and (4 * v + c > 0)
-                stores.append(f"if (column + {4 * v + c}u < {p.n}u) {{ {text} }}" if guard else text)
-        if p.m % rows and r > 0:
-            lines += [f"if (row + {r}u < {p.m}u) {{", *("    " + s for s in stores), "}"]
-        else:
-            lines += stores
+    # The loop keeps `store`, with all that is fused into it, from being compiled once for every element.
+    results = ", ".join(f"c{r}{v}" for r in range(rows) for v in range(vectors))
+    lines += [
+        f"var results = array<vec4<f32>, {rows * vectors}>({results});",
+        f"for (var e = 0u; e < {rows * columns}u; e++) {{",
+        f"    let r = row + e / {columns}u;",
+        f"    let c = column + e % {columns}u;",
+        f"    if (r < {p.m}u && c < {p.n}u) {{",
+        f"        store((batch * {p.m}u + r) * {p.n}u + c, results[e / 4u][e % 4u]);",
+        "    }",
+        "}",
+    ]
     count = p.batch * row_blocks * column_blocks
     reads = [
         Binding("a", p.a.value, "vec4<f32>" if a_vector else "f32", p.a.count // (4 if a_vector else 1)),

@@ -74,9 +74,9 @@ def resize(n: Lowering) -> None:
 
 def _tables(n: Lowering, shape: tuple[int, ...]) -> dict[int, Taps | None]:
     """The taps of each axis, `None` for one that stays as it is."""
-    mode = n.attribute("mode", "nearest")
+    mode: str = n.attribute("mode", "nearest")
     if n.version < 11 or n.step.node.op_type == "Upsample":
-        return _tables_by_scales(n, shape, {"bilinear": "linear", "trilinear": "linear"}.get(mode, mode))
+        return _tables_by_scales(n, shape, "linear" if mode in ("bilinear", "trilinear") else mode)
     transform = n.attribute("coordinate_transformation_mode", "half_pixel")
     if transform == "tf_crop_and_resize":
         n.refuse("Resize with tf_crop_and_resize has no GPU kernel")

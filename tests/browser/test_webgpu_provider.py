@@ -1,0 +1,190 @@
+"""The GPU provider in a page: the same kernels and models as on a desktop, through the browser's WebGPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.browser.harness import Chromium, PyodideHost, SnippetError
+from tests.conftest import DATA, REPOSITORY, shared_dir
+from tests.webgpu.cases import FAMILIES
+
+CASES = REPOSITORY / "tests" / "webgpu" / "cases.py"
+
+LOAD_CASES = """
+import sys, types
+module = types.ModuleType("cases")
+sys.modules["cases"] = module
+exec(bytes(source).decode(), module.__dict__)
+from onnxlet_webgpu.provider import create_async
+"""
+
+
+def run_family(host: PyodideHost, family: str, **options: object) -> list[str]:
+    code = LOAD_CASES + (
+        "provider = await create_async(options)\n"
+        "failures = await module.check_family(provider, family)\n"
+        "provider.close()\n"
+        "failures\n"
+    )
+    return host.run_python(code, source=CASES, family=family, options=options, timeout=300)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_kernels_like_numpy(pyodide_worker: PyodideHost, family: str):
+    assert run_family(pyodide_worker, family) == []
+
+
+@pytest.mark.parametrize("family", ["matmul", "conv", "reduction", "rows"])
+def test_kernels_for_real_gpus(pyodide_worker: PyodideHost, family: str):
+    assert run_family(pyodide_worker, family, software=False) == []
+
+
+def test_on_the_main_thread(pyodide_page: PyodideHost):
+    assert run_family(pyodide_page, "matmul") == []
+
+
+def model_folder(name: str) -> Path:
+    """A model of the collection: the small ones are in the repository too."""
+    shared = shared_dir()
+    for root in (DATA / "zoo", *([shared / "zoo"] if shared is not None else [])):
+        if (root / name / "model.onnx").is_file():
+            return root / name
+    pytest.skip(f"{name} is in the shared collection only, which is not here")
+
+
+RUN_MODEL = """
+import onnxlet
+session = await onnxlet.InferenceSession.create(bytes(model), providers=["webgpu"])
+results = [await session.run_async(None, feeds) for feeds in (given, given)][1]
+rows = [[row.operator, row.provider, row.reason] for row in session.explain().rows]
+names = [output.name for output in session.get_outputs()]
+session.close()
+[dict(zip(names, results)), rows]
+"""
+
+
+def run_model(host: PyodideHost, name: str) -> list[list[str]]:
+    """Run a model on its example twice, compare with what its framework gave; returns the rows of `explain()`."""
+    folder = model_folder(name)
+    data = np.load(folder / "data.npz")
+    tolerance = json.loads((folder / "meta.json").read_text())["tol"]
+    inputs = [key for key in data.files if key.startswith("in:")]
+    code = f"given = {{{', '.join(f'{key[3:]!r}: feed{i}' for i, key in enumerate(inputs))}}}\n" + RUN_MODEL
+    feeds = {f"feed{i}": data[key] for i, key in enumerate(inputs)}
+    results, rows = host.run_python(code, model=folder / "model.onnx", timeout=300, **feeds)
+    for key, got in results.items():
+        want = data[f"out:{key}"]
+        np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * max(1.0, float(np.abs(want).max())))
+    return rows
+
+
+@pytest.mark.parametrize("name", ["torch_mobilenetv2_ts", "torch_resnet18w32_dyn", "torch_bert_dyn", "torch_unet_ts"])
+def test_models(pyodide_worker: PyodideHost, name: str):
+    """All on the GPU, except shape arithmetic, which is in the plan, and what has a reason."""
+    rows = run_model(pyodide_worker, name)
+    assert any(provider == "WebGpuExecutionProvider" for _, provider, _ in rows)
+    elsewhere = [row for row in rows if row[1] not in ("WebGpuExecutionProvider", "plan")]
+    assert all("WebGpuExecutionProvider: int64 stays on the CPU" in reason for _, _, reason in elsewhere)
+    assert len(elsewhere) <= 2
+
+
+def test_a_synchronous_session_waits_through_jspi(pyodide_worker: PyodideHost):
+    data = np.load(model_folder("torch_mobilenetv2_ts") / "data.npz")
+    code = """
+    import onnxlet
+    session = onnxlet.InferenceSession(bytes(model), providers=["WebGpuExecutionProvider"])
+    result = session.run(None, {"in0": feed})[0]
+    session.close()
+    result
+    """
+    model = model_folder("torch_mobilenetv2_ts") / "model.onnx"
+    got = pyodide_worker.run_python(code, model=model, feed=data["in:in0"])
+    (want,) = (data[key] for key in data.files if key.startswith("out:"))
+    np.testing.assert_allclose(got, want, atol=1e-4)
+
+
+TWO_STEPS = """
+from onnxlet.graph.ir import Node, TensorType
+from onnxlet.providers.base import Step
+import numpy as np
+type_ = TensorType(np.dtype(np.float32), (5,))
+steps = [Step(Node("Exp", ["x"], ["y"], {}, "", 13, "e"), [type_], [type_], {})]
+segment = module.segment_of(steps, ["y"])
+"""
+
+
+def test_overlapping_runs(pyodide_worker: PyodideHost):
+    code = (
+        LOAD_CASES
+        + TWO_STEPS
+        + """
+import asyncio
+provider = await create_async({})
+executable = provider.compile(segment)
+runs = [executable.run([np.full(5, i, np.float32)]) for i in range(4)]
+results = [r[0][0] for r in await asyncio.gather(*runs)]
+executable.close()
+provider.close()
+results
+"""
+    )
+    got = pyodide_worker.run_python(code, source=CASES)
+    np.testing.assert_allclose(got, np.exp(np.arange(4)), rtol=1e-5)
+
+
+def test_a_lost_device_is_reported(pyodide_worker: PyodideHost):
+    code = (
+        LOAD_CASES
+        + TWO_STEPS
+        + """
+import asyncio
+provider = await create_async({})
+executable = provider.compile(segment)
+await executable.run([np.ones(5, np.float32)])
+provider.device.handle.destroy()
+await executable.run([np.ones(5, np.float32)])
+"""
+    )
+    with pytest.raises(SnippetError, match="was lost") as caught:
+        pyodide_worker.run_python(code, source=CASES)
+    assert caught.value.types[0] == "ProviderError"
+
+
+def test_a_bad_shader_is_named_with_its_line(pyodide_worker: PyodideHost):
+    code = """
+    from onnxlet_webgpu.provider import create_async
+    provider = await create_async({})
+    text = "// Nonsense(f32[1])\\n@group(0) @binding(0) var<storage, read_write> y: array<f32>;\\nfn main( {\\n"
+    pipeline = provider.device.pipeline(text, 1)
+    await provider.device.ready([pipeline])
+    """
+    with pytest.raises(SnippetError, match=r"(?s)the shader of Nonsense\(f32\[1\]\).*line 3: .*fn main\( \{") as caught:
+        pyodide_worker.run_python(code)
+    assert caught.value.types[0] == "ProviderError"
+
+
+def test_without_webgpu_the_reason_is_told(chromium: Chromium):
+    before = (
+        "if (typeof WorkerNavigator !== 'undefined') delete WorkerNavigator.prototype.gpu;"
+        "if (typeof Navigator !== 'undefined') delete Navigator.prototype.gpu;"
+    )
+    host = chromium.pyodide(worker=True, before=before)
+    code = """
+    import onnxlet
+    from onnxlet_webgpu.provider import available
+    [available(), onnxlet.get_available_providers()]
+    """
+    reason, providers = host.run_python(code)
+    assert "no WebGPU" in reason
+    assert providers == ["CPUExecutionProvider"]
+
+
+def test_without_jspi_the_asynchronous_form_is_named(chromium: Chromium):
+    host = chromium.pyodide(worker=True, before="delete WebAssembly.Suspending; delete WebAssembly.promising;")
+    with pytest.raises(SnippetError, match=r"await InferenceSession\.create"):
+        host.run_python("from onnxlet_webgpu.provider import create\ncreate({})")
+    assert run_family(host, "elementwise") == []

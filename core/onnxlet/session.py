@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -174,7 +174,7 @@ class InferenceSession:
         return self._overridden
 
     @contextmanager
-    def _turn(self) -> Any:
+    def _turn(self) -> Iterator[None]:
         """One run at a time: plans share memory."""
         # A page has one thread: waiting there for a run that is itself suspended would never end.
         if not self._thread_lock.acquire(blocking=sys.platform != "emscripten"):
@@ -185,7 +185,7 @@ class InferenceSession:
             self._thread_lock.release()
 
     @asynccontextmanager
-    async def _async_turn(self) -> Any:
+    async def _async_turn(self) -> AsyncIterator[None]:
         if self._task_lock is None:
             self._task_lock = asyncio.Lock()
         async with self._task_lock:

@@ -4,6 +4,7 @@ import json
 import time
 
 import numpy as np
+
 from onnxlet import InferenceSession
 
 state = {}

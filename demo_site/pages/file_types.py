@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 from js import fetch
+
 from onnxlet import InferenceSession
 
 state = {}

@@ -13,7 +13,20 @@ from tests.browser.harness import Chromium
 from tests.core.models import model, node
 from tests.models import zoo
 
-ELEMENTS = ["FLOAT", "DOUBLE", "INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64", "BOOL", "STRING"]
+ELEMENTS = [
+    "FLOAT",
+    "DOUBLE",
+    "INT8",
+    "UINT8",
+    "INT16",
+    "UINT16",
+    "INT32",
+    "UINT32",
+    "INT64",
+    "UINT64",
+    "BOOL",
+    "STRING",
+]
 
 
 def evaluate(chromium: Chromium, script: str, argument: Any = None, **options: Any) -> Any:
@@ -89,8 +102,11 @@ def test_all_element_types_travel(chromium: Chromium) -> None:
         for (const [name, bytes] of Object.entries(a)) {
           const session = await InferenceSession.create(new Uint8Array(bytes));
           const type = names[name] ?? name.toLowerCase();
-          const data = type === 'string' ? ['ä', '', 'b'] : type === 'bool' ? [1, 0, 1]
-            : type.endsWith('int64') ? [1n, 2n, 2n ** 53n + 1n] : type === 'float16' ? new Uint16Array([0x3c00, 0x7e00, 0]) : [1, 2, 3];
+          const special = {
+            string: ['ä', '', 'b'], bool: [1, 0, 1], float16: new Uint16Array([0x3c00, 0x7e00, 0]),
+            int64: [1n, 2n, 2n ** 53n + 1n], uint64: [1n, 2n, 2n ** 53n + 1n],
+          };
+          const data = special[type] ?? [1, 2, 3];
           const {y} = await session.run({x: new Tensor(type, data)});
           answer[name] = [y.type, [...y.data].map(String), y.data.constructor.name];
           await session.release();

@@ -71,11 +71,8 @@ def run(pyodide: PyodideHost, zoo_model: ZooModel, providers: tuple[str, ...] = 
     return answer
 
 
-SMALL = [
-    m
-    for m in zoo("torch_mobilenetv2", "torch_bert", "torch_resnet18", "torch_unet", "tf_lstm", "skl_rf_clf", "skl_tfidf")
-    if m.name != "skl_tfidf_char_rf"
-]
+SMALL = zoo("torch_mobilenetv2", "torch_bert", "torch_resnet18", "torch_unet", "tf_lstm", "skl_rf_clf", "skl_tfidf_l")
+ON_THE_GPU = zoo("torch_mobilenetv2", "torch_resnet18w32_dyn", "torch_bert")
 
 
 @pytest.mark.parametrize("zoo_model", SMALL, ids=lambda m: m.name)
@@ -101,7 +98,9 @@ def test_both_builds_run_models_in_one_call(chromium: Chromium, relaxed: bool) -
         assert set(answer["explained"]["counts"]) <= {"CPUExecutionProvider", "plan"}
 
 
-@pytest.mark.parametrize("zoo_model", (zoo("torch_mobilenetv2", "torch_resnet18w32_dyn", "torch_bert")), ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "zoo_model", (zoo("torch_mobilenetv2", "torch_resnet18w32_dyn", "torch_bert")), ids=lambda m: m.name
+)
 def test_model_on_the_gpu(pyodide_worker: PyodideHost, zoo_model: ZooModel) -> None:
     answer = run(pyodide_worker, zoo_model, ("webgpu", "cpu"))
     nodes = answer["explained"]["nodes"]

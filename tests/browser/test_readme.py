@@ -20,7 +20,9 @@ def test_python_in_the_browser(chromium: Chromium) -> None:
 
 def test_javascript_on_a_web_page(chromium: Chromium) -> None:
     code = block("JavaScript on a web page", "js").replace(ADDRESS, chromium.urls[True])
-    code = code.replace("import { InferenceSession, Tensor } from", "const { InferenceSession, Tensor } = await import(")
+    code = code.replace(
+        "import { InferenceSession, Tensor } from", "const { InferenceSession, Tensor } = await import("
+    )
     code = code.replace("onnxlet.mjs';", "onnxlet.mjs');")
     script = f"(async () => {{\n{textwrap.indent(code, '  ')}\n  return target_label.dims;\n}})()"
 

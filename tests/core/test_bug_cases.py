@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxlet
 import pytest
 
+import onnxlet
 from tests.conftest import DATA
 
 FOLDER = DATA / "bug_cases"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxlet
 import pytest
+
+import onnxlet
 from onnxlet import rewrites
 from onnxlet.model.loader import load_model
 

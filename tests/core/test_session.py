@@ -7,9 +7,10 @@ import warnings
 
 import numpy as np
 import onnx
-import onnxlet
 import pytest
 from onnx import helper
+
+import onnxlet
 
 from .models import BOOL, FLOAT, INT64, graph, model, node
 
@@ -73,7 +74,7 @@ def test_feeds_that_fit_in_spirit():
     (z,) = session.run(None, {"x": [[1, 2]], "y": [1, 1]})
     np.testing.assert_array_equal(z, [[2, 3]])
     (z,) = session.run(None, {"x": X.astype(">f4"), "y": np.array([1, 9, 2, 9], np.float32)[::2]})
-    np.testing.assert_array_equal(z, X + [1, 2])
+    np.testing.assert_array_equal(z, X + np.array([1, 2]))
 
 
 def test_outputs_by_name_and_order():
@@ -85,7 +86,7 @@ def test_outputs_by_name_and_order():
     session = onnxlet.InferenceSession(two)
     b, a = session.run(["b", "a"], {"x": np.array([-1, 2], np.float32)})
     assert (a.tolist(), b.tolist()) == ([1, -2], [1, 2])
-    with pytest.raises(onnxlet.FeedError, match="no output 'c'.*a, b"):
+    with pytest.raises(onnxlet.FeedError, match=r"no output 'c'.*a, b"):
         session.run(["c"], {"x": X[0]})
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import onnxlet
 import pytest
+
+import onnxlet
 from onnxlet.execution import folding
 from onnxlet.ops import registry
-
 from tests.models import ZooModel, zoo
 
 MODELS = zoo()

@@ -14,10 +14,11 @@ from typing import Any
 
 import js  # type: ignore[import-not-found]
 import numpy as np
+from pyodide.ffi import JsProxy, to_js  # type: ignore[import-not-found]
+
 from onnxlet import GraphOptimizationLevel, InferenceSession, SessionOptions
 from onnxlet.errors import FeedError
 from onnxlet.graph.ir import STRING
-from pyodide.ffi import JsProxy, to_js  # type: ignore[import-not-found]
 
 LEVELS = {
     "disabled": GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -53,7 +54,7 @@ def _answers(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_answers
 async def create(source: Any, options: JsProxy, progress: Callable[..., None]) -> dict[str, Any]:
-    """Make a session from an address or a `Uint8Array`, with the options of the JavaScript `InferenceSession.create`."""
+    """Make a session from an address or a `Uint8Array`; options are those of JavaScript's `InferenceSession.create`."""
     chosen = options.to_py()
     level = chosen.get("graphOptimizationLevel", "all")
     if level not in LEVELS:

@@ -187,8 +187,7 @@ def make_stage(
             deferred.append(node)
             continue
         inputs: list[Type | None] = [
-            None if not name else constant_type(values[name]) if name in values else known[name]
-            for name in node.inputs
+            None if not name else constant_type(values[name]) if name in values else known[name] for name in node.inputs
         ]
         shape = shape_result(node, inputs)
         if shape is not None:

@@ -66,9 +66,7 @@ def optimize(graph: Graph, options: SessionOptions) -> Graph:
     if unknown := options.disabled_rewrites - set(names()):
         raise ValueError(f"no rewrite is called {', '.join(sorted(unknown))}; there are: {', '.join(names())}")
     chosen = [
-        r
-        for r in REWRITES
-        if r.level <= options.graph_optimization_level and r.name not in options.disabled_rewrites
+        r for r in REWRITES if r.level <= options.graph_optimization_level and r.name not in options.disabled_rewrites
     ]
     return _optimize(graph, chosen, {}, {})
 

@@ -47,7 +47,7 @@ def fold_batch_norm(editor: Editor) -> int:
     for conv, norm in _convolutions(editor):
         if norm.op_type != "BatchNormalization" or any(norm.outputs[1:]) or norm.attributes.get("training_mode"):
             continue
-        if norm.version < 7 and not norm.attributes.get("is_test", 0) or norm.attributes.get("spatial", 1) != 1:
+        if (norm.version < 7 and not norm.attributes.get("is_test", 0)) or norm.attributes.get("spatial", 1) != 1:
             continue
         tensors = [editor.constant(name) for name in norm.inputs[1:5]]
         if any(t is None for t in tensors) or norm.inputs[0] != conv.outputs[0]:
@@ -127,10 +127,9 @@ def fold_pad(editor: Editor) -> int:
 
 def _pads(editor: Editor, pad: Node) -> list[int] | None:
     """The amounts of a Pad that pads every axis with zeros, begins then ends; `None` if they are not known."""
-    if "pads" in pad.attributes or "paddings" in pad.attributes:
-        if pad.attributes.get("value", 0.0) != 0.0:
-            return None
-        return list(pad.attributes.get("pads", pad.attributes.get("paddings")))
+    for spelling in ("pads", "paddings"):
+        if spelling in pad.attributes:
+            return None if pad.attributes.get("value", 0.0) != 0.0 else list(pad.attributes[spelling])
     value = pad.inputs[2] if len(pad.inputs) > 2 else ""
     if (value and editor.scalar(value) != 0.0) or (len(pad.inputs) > 3 and pad.inputs[3]):
         return None

@@ -241,9 +241,13 @@ def test_layer_norm_is_recognised(square):
         [("x", FLOAT, ["n", "s", 6])],
         [("y", FLOAT, ["n", "s", 6])],
         {
-            "axis": np.array([-1]), "two": np.float32(2), "eps": np.float32(1e-5), "scale": normal(6), "bias": normal(6),
+            "axis": np.array([-1]),
+            "two": np.float32(2),
+            "eps": np.float32(1e-5),
+            "scale": normal(6),
+            "bias": normal(6),
         },
-    )  # fmt: skip
+    )
     assert operators(made) == ["LayerNormalization"]
     agree(made, x=normal(2, 3, 6))
 

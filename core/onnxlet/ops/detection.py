@@ -157,7 +157,7 @@ def corners_of(boxes: np.ndarray, center_point_box: int) -> tuple[np.ndarray, np
     return np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])
 
 
-def suppress(lower: np.ndarray, upper: np.ndarray, limit: int, iou_threshold: float) -> list[int]:
+def suppress(lower: np.ndarray, upper: np.ndarray, limit: int, iou_threshold: float | np.floating) -> list[int]:
     """Indices of the boxes kept, at most `limit`, from boxes in order of falling score."""
     area = np.prod(upper - lower, axis=1)
     alive = np.arange(len(lower))
@@ -184,7 +184,7 @@ def non_max_suppression(
 ):
     """Boxes (batch, n, 4), scores (batch, classes, n); rows of the result are (batch, class, box)."""
     limit = 0 if max_output_boxes_per_class is None else int(np.ravel(max_output_boxes_per_class)[0])
-    overlap = np.float32(0) if iou_threshold is None else np.ravel(iou_threshold)[0]
+    overlap = 0.0 if iou_threshold is None else np.ravel(iou_threshold)[0]
     lowest_score = -np.inf if score_threshold is None else float(np.ravel(score_threshold)[0])
     if not 0 <= overlap <= 1:
         raise ValueError(f"iou_threshold is {overlap}; it must lie in [0, 1]")

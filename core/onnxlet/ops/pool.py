@@ -49,6 +49,26 @@ def pool_geometry(
     return kernel, steps, spread, tuple(out), asked, tuple(extended)
 
 
+def max_pool_values(
+    x: np.ndarray,
+    kernel_shape: Sequence[int] | None,
+    strides: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    auto_pad: str,
+    ceil_mode: int,
+) -> np.ndarray:
+    kernel, steps, spread, out, _, extended = pool_geometry(
+        x.shape[2:], kernel_shape, strides, pads, dilations, auto_pad, ceil_mode
+    )
+    wide = to_float32(x)
+    padded = pad_spatial(wide, extended, lowest(wide.dtype))
+    best = np.full((*x.shape[:2], *out), lowest(wide.dtype), wide.dtype)
+    for _, where in taps(kernel, out, steps, spread):
+        np.maximum(best, padded[(..., *where)], out=best)
+    return narrow(best, x.dtype)
+
+
 @op("MaxPool")
 def max_pool(
     x: np.ndarray,
@@ -62,23 +82,21 @@ def max_pool(
     storage_order: int = 0,
     n_outputs: int = 1,
 ):
+    """Indices count elements of the whole input, in each image by columns if `storage_order` is 1."""
+    if n_outputs == 1:
+        return max_pool_values(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     sizes = x.shape[2:]
-    kernel, strides, dilations, out, _, pads = pool_geometry(
+    kernel, steps, spread, out, _, extended = pool_geometry(
         sizes, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode
     )
     wide = to_float32(x)
-    padded = pad_spatial(wide, pads, lowest(wide.dtype))
+    padded = pad_spatial(wide, extended, lowest(wide.dtype))
     best = np.full((*x.shape[:2], *out), lowest(wide.dtype), wide.dtype)
-    if n_outputs == 1:
-        for _, where in taps(kernel, out, strides, dilations):
-            np.maximum(best, padded[(..., *where)], out=best)
-        return narrow(best, x.dtype)
-
     plane = prod(sizes)
     positions = np.arange(plane).reshape(sizes, order="F" if storage_order else "C")
-    positions = pad_spatial(positions, pads, -1)
+    positions = pad_spatial(positions, extended, -1)
     chosen = np.full(best.shape, -1, np.int64)
-    for _, where in taps(kernel, out, strides, dilations):
+    for _, where in taps(kernel, out, steps, spread):
         candidate, position = padded[(..., *where)], positions[where]
         better = (candidate > best) | (chosen < 0) | (np.isnan(candidate) & ~np.isnan(best))
         better &= position >= 0

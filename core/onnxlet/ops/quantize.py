@@ -49,7 +49,9 @@ def granular(values: np.ndarray, shape: tuple[int, ...], axis: int, block_size: 
     return repeated[(slice(None),) * axis + (slice(shape[axis]),)]
 
 
-def saturated(x: np.ndarray, zero_point: np.ndarray | int, dtype: np.dtype, saturate: bool = True) -> np.ndarray:
+def saturated(
+    x: np.ndarray, zero_point: np.ndarray | np.generic | int, dtype: np.dtype, saturate: bool = True
+) -> np.ndarray:
     """Floats rounded to nearest, ties to even, plus a zero point, clipped to the range of `dtype`.
 
     NaN becomes the zero point. Floating-point targets are rounded to as Cast does.

@@ -109,7 +109,7 @@ def weighted_inputs(w: np.ndarray, direction: str) -> Callable[[int, np.ndarray]
 
 
 def clipper(clip: float | None) -> Activation:
-    """Clipping of what goes into activations."""
+    """Clipping of what goes into the gates' activations; an LSTM's cell is not clipped on its way out."""
     if clip is None or clip == 0:
         return lambda x: x
     return lambda x: np.clip(x, -clip, clip)
@@ -257,7 +257,7 @@ def lstm_step(
         cell = forget * cell + i * g(clipped(c))
         if peephole is not None:
             o = o + weights_o * cell
-        return f(clipped(o)) * h(clipped(cell)), cell
+        return f(clipped(o)) * h(cell), cell
 
     return step
 

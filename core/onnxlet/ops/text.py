@@ -113,12 +113,18 @@ def tfidf_vectorizer(
 START_MARK, END_MARK = "\x02", "\x03"
 
 
+def between(text: str, separator: re.Pattern[str]) -> list[str]:
+    """The parts of a text between the matches of a separator."""
+    edges = [edge for match in separator.finditer(text) for edge in match.span()]
+    return [text[i:j] for i, j in zip([0, *edges[1::2]], [*edges[::2], len(text)], strict=True)]
+
+
 def split_by(text: str, separators: Sequence[re.Pattern[str]]) -> list[str]:
-    """Pieces between matches of the separators, applied one after the other."""
-    pieces = [text]
+    """The parts that the separators, applied one after the other, leave of a text."""
+    parts = [text]
     for separator in separators:
-        pieces = [part for piece in pieces for part in separator.sub("\0", piece).split("\0")]
-    return pieces
+        parts = [piece for part in parts for piece in between(part, separator)]
+    return parts
 
 
 @op("Tokenizer", domain="com.microsoft")

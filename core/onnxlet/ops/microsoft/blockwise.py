@@ -93,10 +93,7 @@ def gather_block_quantized(
     else:
         values, default = to_float32(data).astype(np.float32), 0.0
     if zero_points is not None:
-        if packed:
-            zeros = unpack_bits(zero_points, bits, scales.shape[-1])
-        else:
-            zeros = to_float32(zero_points)
+        zeros = unpack_bits(zero_points, bits, scales.shape[-1]) if packed else to_float32(zero_points)
         values = values - spread(zeros.astype(np.float32))
     elif default and not is_extended(data.dtype):
         values = values - np.float32(default)

@@ -173,18 +173,18 @@ def crop_and_resize(
     rows, columns = positions[0][:, :, None], positions[1][:, None, :]
     height, width = x.shape[2:]
 
-    def at(row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    def pixel(row: np.ndarray, column: np.ndarray) -> np.ndarray:
         r = np.clip(row, 0, height - 1).astype(np.int64)
         c = np.clip(column, 0, width - 1).astype(np.int64)
         return pixels[batch, r, c]
 
     if mode == "nearest":
-        picked = at(np.floor(rows + 0.5), np.floor(columns + 0.5))
+        picked = pixel(np.floor(rows + 0.5), np.floor(columns + 0.5))
     else:
         top, left = np.floor(rows), np.floor(columns)
         y, z = (rows - top)[..., None], (columns - left)[..., None]
-        upper = at(top, left) * (1 - z) + at(top, np.ceil(columns)) * z
-        lower = at(np.ceil(rows), left) * (1 - z) + at(np.ceil(rows), np.ceil(columns)) * z
+        upper = pixel(top, left) * (1 - z) + pixel(top, np.ceil(columns)) * z
+        lower = pixel(np.ceil(rows), left) * (1 - z) + pixel(np.ceil(rows), np.ceil(columns)) * z
         picked = upper * (1 - y) + lower * y
     seen = (inside[0][:, :, None] & inside[1][:, None, :])[..., None]
     return narrow(np.where(seen, picked, np.float32(extrapolation_value)).transpose(0, 3, 1, 2), x.dtype)
@@ -277,7 +277,7 @@ def relative_position_bias(
 def dynamic_time_warping(cost: np.ndarray):
     """The path of least cost from the first to the last element of a matrix, as rows and columns (2, steps)."""
     matrix = cost.reshape(cost.shape[-2:]).astype(np.float32)
-    rows, columns = matrix.shape
+    rows, columns = len(matrix), len(matrix[0])
     total = np.full((rows + 1, columns + 1), np.inf, np.float32)
     total[0, 0] = 0
     came = np.zeros((rows + 1, columns + 1), np.int8)

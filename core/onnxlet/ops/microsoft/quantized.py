@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ..activations import leaky_relu, sigmoid, softmax, softmax_1
 from ..common import to_float32
 from ..matrix import mat_mul_integer
-from ..pool import average_pool_wide, max_pool
+from ..pool import average_pool_wide, max_pool_values
 from ..quantize import dequantize, dynamic_quantize, qlinear_conv, quantize, saturated
 from ..registry import op
 from ..rnn import Step, activations_of, lstm_step, recurrent, split_bias
@@ -43,8 +44,12 @@ def qlinear_add(
     c_scale: np.ndarray,
     c_zero_point: np.ndarray | None = None,
 ):
-    y = real(a, a_scale, a_zero_point) + real(b, b_scale, b_zero_point)
-    return requantized(y, c_scale, c_zero_point, a.dtype)
+    """Rounds once, after C's zero point is added: halves go to even results, not to even distances from zero."""
+    dtype = a.dtype if c_zero_point is None else c_zero_point.dtype
+    ratio_a, ratio_b = a_scale.reshape(()) / c_scale.reshape(()), b_scale.reshape(()) / c_scale.reshape(())
+    zeros = [np.float32(0 if z is None else z.reshape(())) for z in (a_zero_point, b_zero_point, c_zero_point)]
+    shift = zeros[2] - (ratio_a * zeros[0] + ratio_b * zeros[1])
+    return saturated(shift + (a.astype(np.float32) * ratio_a + b.astype(np.float32) * ratio_b), 0, dtype)
 
 
 @op("QLinearMul", domain=MICROSOFT)
@@ -177,7 +182,9 @@ def qlinear_average_pool(
             real(images, x_scale, x_zero_point),
             kernel_shape, strides, pads, None, auto_pad, ceil_mode, count_include_pad,
         )  # fmt: skip
-        return requantized(y, y_scale, y_zero_point, x.dtype)
+        zero = np.zeros((), x.dtype) if y_zero_point is None else y_zero_point.reshape(())
+        # Rounded after the zero point is added, as in QLinearAdd.
+        return saturated(y / y_scale.reshape(()) + zero.astype(np.float32), 0, zero.dtype)
 
     return in_channels_first(x, channels_last, pooled)
 
@@ -193,8 +200,10 @@ def qlinear_global_average_pool(
     channels_last: int = 0,
 ):
     axes = tuple(range(1, x.ndim - 1)) if channels_last else tuple(range(2, x.ndim))
-    mean = real(x, x_scale, x_zero_point).mean(axis=axes, keepdims=True)
-    return requantized(mean, y_scale, y_zero_point, x.dtype)
+    total = (x.astype(np.int64) - int(x_zero_point.reshape(()))).sum(axis=axes, keepdims=True)
+    count = np.float32(math.prod(x.shape[a] for a in axes))
+    factor = x_scale.reshape(()) / (y_scale.reshape(()) * count)
+    return saturated(total.astype(np.float32) * factor, np.float64(y_zero_point.reshape(())), y_zero_point.dtype)
 
 
 @op("NhwcMaxPool", domain=MICROSOFT)
@@ -208,18 +217,9 @@ def nhwc_max_pool(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ):
-    def pooled(images: np.ndarray) -> np.ndarray:
-        return max_pool(
-            images,
-            kernel_shape=kernel_shape,
-            strides=strides,
-            pads=pads,
-            dilations=dilations,
-            auto_pad=auto_pad,
-            ceil_mode=ceil_mode,
-        )
-
-    return in_channels_first(x, 1, pooled)
+    return in_channels_first(
+        x, 1, lambda images: max_pool_values(images, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
+    )
 
 
 @op("QLinearConv", domain=MICROSOFT)

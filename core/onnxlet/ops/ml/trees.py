@@ -189,7 +189,8 @@ def build_trees(
         roots,
         features,
         np.array([MODES.get(m, LEQ) for m in modes], np.uint8),
-        np.asarray(values),
+        # Split values from a list are float32; those from a tensor keep their type.
+        values if isinstance(values, np.ndarray) else np.asarray(values, np.float32),
         true_child,
         false_child,
         np.asarray(missing, bool) if missing else np.zeros(count, bool),
@@ -198,16 +199,6 @@ def build_trees(
         targets,
         sorted_weights,
     )
-
-
-def split_type(splits: Any) -> Any:
-    """Split values from a list attribute are float32; those from a tensor keep their type."""
-    return splits if isinstance(splits, np.ndarray) else np.asarray(splits, np.float32)
-
-
-def build_classic(*attributes: Any) -> Trees:
-    values, *others = attributes[4], *attributes[:4], *attributes[5:]
-    return build_trees(*others[:4], split_type(values), *others[4:])
 
 
 @op("TreeEnsembleRegressor", domain=DOMAIN)
@@ -237,7 +228,7 @@ def tree_ensemble_regressor(
     target_weights_as_tensor: np.ndarray | None = None,
 ):
     trees = prepared(
-        build_classic, nodes_treeids, nodes_nodeids, nodes_featureids, nodes_modes,
+        build_trees, nodes_treeids, nodes_nodeids, nodes_featureids, nodes_modes,
         given(nodes_values, nodes_values_as_tensor), nodes_truenodeids, nodes_falsenodeids,
         nodes_missing_value_tracks_true, target_treeids, target_nodeids, target_ids,
         given(target_weights, target_weights_as_tensor),
@@ -287,7 +278,7 @@ def tree_ensemble_classifier(
     post_transform: str = "NONE",
 ):
     trees = prepared(
-        build_classic, nodes_treeids, nodes_nodeids, nodes_featureids, nodes_modes,
+        build_trees, nodes_treeids, nodes_nodeids, nodes_featureids, nodes_modes,
         given(nodes_values, nodes_values_as_tensor), nodes_truenodeids, nodes_falsenodeids,
         nodes_missing_value_tracks_true, class_treeids, class_nodeids, class_ids,
         given(class_weights, class_weights_as_tensor),
@@ -342,7 +333,7 @@ def build_trees_5(
 
     def children(ids: Sequence[int], are_leaves: Sequence[int]) -> np.ndarray:
         child = np.asarray(ids, np.int64) + np.where(np.asarray(are_leaves, bool), inner, 0)
-        if len(child) != inner or child.size and not 0 <= child.min() <= child.max() < count:
+        if len(child) != inner or (child.size and not 0 <= child.min() <= child.max() < count):
             raise ValueError("a branch leads to a node or leaf that does not exist")
         return np.concatenate([child, np.arange(inner, count)])
 

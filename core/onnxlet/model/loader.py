@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from ..errors import LimitError, ModelError, OnnxletError
+from ..graph.gradient import expand_gradients
 from ..graph.ir import Model
 from .builder import Builder, read_opsets
 from .external import ExternalData, beside, external_data
@@ -66,6 +67,7 @@ def _load(source: ByteSource, external: ExternalData) -> Model:
             raise ModelError("the model imports no operator sets (opset_import), as it must since IR version 3")
         opsets[""] = 1
     graph = Builder(source, external, opsets, proto.ir_version).build(proto.graph, proto.functions)
+    expand_gradients(graph)
     return Model(
         graph,
         opsets,

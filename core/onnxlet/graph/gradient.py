@@ -1,0 +1,269 @@
+"""The operator Gradient (ai.onnx.preview.training), which names tensors of its own graph, as nodes that compute it.
+
+Reverse-mode differentiation: the nodes between the independent variables and `y` are repeated on the values that
+Gradient is given, then gone through from the last to the first, each by its rule. As the result is nodes again, a
+Gradient of a Gradient's output works too. Rules are written for today's opset, whatever the model's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import ModelError, UnsupportedError
+from .ir import Graph, Node
+
+DOMAIN = "ai.onnx.preview.training"
+OPSET = 22
+OWN = "onnxlet"
+"""The domain of a few operators that rules need and ONNX does not have (`ops/gradient.py`)."""
+
+
+def expand_gradients(graph: Graph) -> None:
+    """Replace the Gradient nodes of a graph. Raises `UnsupportedError` where an operator has no rule."""
+    taken = {*graph.inputs, *graph.defaults, *graph.initializers, *(o for n in graph.nodes for o in n.outputs)}
+    done: list[Node] = []
+    for node in graph.nodes:
+        if node.op_type == "Gradient" and node.domain == DOMAIN:
+            done += _Tape(node, done, taken).nodes
+        else:
+            done.append(node)
+    graph.nodes = done
+
+
+class _Tape:
+    """The nodes that take the place of one Gradient node."""
+
+    def __init__(self, gradient: Node, before: Sequence[Node], taken: set[str]):
+        self.prefix = gradient.label
+        self.taken = taken
+        self.nodes: list[Node] = []
+        xs: list[str] = gradient.attributes["xs"]
+        variables = [*xs, *gradient.attributes.get("zs", [])]
+        if len(variables) != len(gradient.inputs):
+            raise ModelError(f"node {self.prefix!r}: {len(gradient.inputs)} inputs for {len(variables)} variables")
+        names = dict(zip(variables, gradient.inputs, strict=True))
+        target = gradient.attributes["y"]
+        forward = [self._repeat(node, names) for node in _between(variables, target, before)]
+        if target not in names:
+            raise ModelError(f"node {self.prefix!r}: no node before it computes {target!r}")
+        end = names[target]
+        sums = {end: self("FullLike", end, domain=OWN, value=1.0)}
+        for node in reversed(forward):
+            self._step_back(node, sums)
+        for variable, output in zip(xs, gradient.outputs, strict=False):
+            if output:
+                value = names[variable]
+                slope = sums.get(value) or self("FullLike", value, domain=OWN, value=0.0)
+                self.nodes.append(Node("Identity", [slope], [output], version=OPSET, name=f"{self.prefix}/{variable}"))
+
+    def __call__(self, op_type: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """Add a node with one output and return the output's name."""
+        output = self._fresh(op_type)
+        version = OPSET if domain == "" else 1
+        self.nodes.append(Node(op_type, list(inputs), [output], attributes, domain, version, output))
+        return output
+
+    def constant(self, like: str, value: float) -> str:
+        """A number as a tensor of the type and shape of another."""
+        return self("FullLike", like, domain=OWN, value=value)
+
+    def _fresh(self, what: str) -> str:
+        i = 0
+        while (name := f"{self.prefix}/{what}_{i}") in self.taken:
+            i += 1
+        self.taken.add(name)
+        return name
+
+    def _repeat(self, node: Node, names: dict[str, str]) -> Node:
+        inputs = [names.get(i, i) for i in node.inputs]
+        outputs = [o and self._fresh(node.op_type) for o in node.outputs]
+        names.update((old, new) for old, new in zip(node.outputs, outputs, strict=True) if old)
+        again = Node(
+            node.op_type, inputs, outputs, dict(node.attributes), node.domain, node.version, self._fresh("node")
+        )
+        self.nodes.append(again)
+        return again
+
+    def _step_back(self, node: Node, sums: dict[str, str]) -> None:
+        slope = sums.get(node.outputs[0])
+        if slope is None:
+            return
+        rule = _RULES.get((node.domain, node.op_type))
+        if rule is None:
+            raise UnsupportedError(f"node {self.prefix!r}: Gradient has no rule for {node.operator}")
+        for name, part in zip(node.inputs, rule(self, node, slope), strict=False):
+            if name and part:
+                sums[name] = self("Add", sums[name], part) if name in sums else part
+
+
+def _between(variables: Sequence[str], target: str, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes on which `target` depends and which depend on one of `variables`, in their order."""
+    reached = set(variables)
+    forward = []
+    for node in nodes:
+        if not reached.isdisjoint(node.inputs) and reached.isdisjoint(node.outputs):
+            reached.update(o for o in node.outputs if o)
+            forward.append(node)
+    needed = {target}
+    chosen = []
+    for node in reversed(forward):
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+            chosen.append(node)
+    return chosen[::-1]
+
+
+Rule = Callable[[_Tape, Node, str], Sequence[str | None]]
+"""Gets a node and the derivative by its first output, and returns those by its inputs (`None`: not differentiable)."""
+
+_RULES: dict[tuple[str, str], Rule] = {}
+
+
+def _rule(*names: str, domain: str = "") -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        _RULES.update(((domain, name), rule) for name in names)
+        return rule
+
+    return register
+
+
+_SLOPES: dict[str, Callable[[_Tape, str, str], str]] = {
+    "Neg": lambda t, x, y: t.constant(x, -1.0),
+    "Exp": lambda t, x, y: y,
+    "Log": lambda t, x, y: t("Reciprocal", x),
+    "Sqrt": lambda t, x, y: t("Div", t.constant(x, 0.5), y),
+    "Abs": lambda t, x, y: t("Sign", x),
+    "Sin": lambda t, x, y: t("Cos", x),
+    "Cos": lambda t, x, y: t("Neg", t("Sin", x)),
+    "Tanh": lambda t, x, y: t("Sub", t.constant(y, 1.0), t("Mul", y, y)),
+    "Sigmoid": lambda t, x, y: t("Mul", y, t("Sub", t.constant(y, 1.0), y)),
+    "Softplus": lambda t, x, y: t("Sigmoid", x),
+    "Reciprocal": lambda t, x, y: t("Neg", t("Mul", y, y)),
+    "Relu": lambda t, x, y: t("CastLike", t("Greater", x, t.constant(x, 0.0)), x),
+    "Erf": lambda t, x, y: t("Mul", t.constant(x, 2 / math.sqrt(math.pi)), t("Exp", t("Neg", t("Mul", x, x)))),
+}
+"""Functions of one element: their derivative at x, where their value is y."""
+
+
+@_rule(*_SLOPES)
+def _elementwise(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("Mul", g, _SLOPES[node.op_type](t, node.inputs[0], node.outputs[0]))]
+
+
+@_rule("Identity")
+def _identity(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [g]
+
+
+@_rule("FullLike", domain=OWN)
+def _constant(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [None]
+
+
+@_rule("CastLike")
+def _cast_like(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("CastLike", g, node.inputs[0]), None]
+
+
+@_rule("SumTo", domain=OWN)
+def _sum_to(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("Expand", g, t("Shape", node.inputs[0])), None]
+
+
+def _summed(t: _Tape, g: str, like: str) -> str:
+    """`g` summed over the axes along which `like` was broadcast."""
+    return t("SumTo", g, like, domain=OWN)
+
+
+@_rule("Add", "Sum")
+def _add(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [_summed(t, g, x) for x in node.inputs]
+
+
+@_rule("Sub")
+def _sub(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    a, b = node.inputs
+    return [_summed(t, g, a), _summed(t, t("Neg", g), b)]
+
+
+@_rule("Mul")
+def _mul(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    a, b = node.inputs
+    return [_summed(t, t("Mul", g, b), a), _summed(t, t("Mul", g, a), b)]
+
+
+@_rule("Div")
+def _div(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    a, b = node.inputs
+    by_a = t("Div", g, b)
+    return [_summed(t, by_a, a), _summed(t, t("Neg", t("Mul", by_a, t("Div", a, b))), b)]
+
+
+@_rule("Pow")
+def _pow(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    a, b = node.inputs
+    exponent = t("CastLike", b, a)
+    lower = t("Pow", a, t("Sub", exponent, t.constant(exponent, 1.0)))
+    by_a = t("Mul", g, t("Mul", exponent, lower))
+    by_b = t("Mul", g, t("Mul", node.outputs[0], t("Log", a)))
+    return [_summed(t, by_a, a), t("CastLike", _summed(t, by_b, b), b)]
+
+
+@_rule("Where")
+def _where(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    condition, a, b = node.inputs
+    zero = t.constant(g, 0.0)
+    return [
+        None, _summed(t, t("Where", condition, g, zero), a), _summed(t, t("Where", condition, zero, g), b)
+    ]  # fmt: skip
+
+
+@_rule("MatMul")
+def _mat_mul(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    """Of matrices or stacks of them; a vector is refused when it comes, by Einsum."""
+    a, b = node.inputs
+    by_a = t("Einsum", g, b, equation="...ik,...jk->...ij")
+    by_b = t("Einsum", a, g, equation="...ij,...ik->...jk")
+    return [_summed(t, by_a, a), _summed(t, by_b, b)]
+
+
+@_rule("Gemm")
+def _gemm(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    a, b, *c = node.inputs
+    rows = "ji" if node.attributes.get("transA", 0) else "ij"
+    columns = "kj" if node.attributes.get("transB", 0) else "jk"
+    scaled = t("Mul", g, t.constant(g, node.attributes.get("alpha", 1.0)))
+    parts: list[str | None] = [
+        t("Einsum", scaled, b, equation=f"ik,{columns}->{rows}"),
+        t("Einsum", a, scaled, equation=f"{rows},ik->{columns}"),
+    ]
+    if c and c[0]:
+        parts.append(_summed(t, t("Mul", g, t.constant(g, node.attributes.get("beta", 1.0))), c[0]))
+    return parts
+
+
+@_rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+def _reshape(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("Reshape", g, t("Shape", node.inputs[0]), allowzero=1)]
+
+
+@_rule("Transpose")
+def _transpose(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    perm = node.attributes.get("perm")
+    return [t("Transpose", g) if perm is None else t("Transpose", g, perm=[perm.index(i) for i in range(len(perm))])]
+
+
+@_rule("ReduceSum", "ReduceMean")
+def _reduce(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("Unreduce", g, *node.inputs, domain=OWN, **node.attributes, mean=int(node.op_type == "ReduceMean"))]
+
+
+@_rule("Softmax")
+def _softmax(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    if node.version < 13:
+        raise UnsupportedError(f"node {t.prefix!r}: Gradient has no rule for Softmax before opset 13")
+    y, axes = node.outputs[0], t("Constant", value_ints=[node.attributes.get("axis", -1)])
+    weighted = t("Mul", g, y)
+    return [t("Sub", weighted, t("Mul", y, t("ReduceSum", weighted, axes)))]

@@ -43,11 +43,18 @@ def build_wheel(kind: str = "pure") -> Path:
         found = list(folder.glob("*.whl"))
         if len(found) == 1 and stamp.exists() and stamp.read_text() == key:
             return found[0]
-        shutil.rmtree(folder, ignore_errors=True)
+        fresh = folder / "fresh"
+        shutil.rmtree(fresh, ignore_errors=True)
         with step(f"Building the wheel ({kind})"):
-            command = [venv.python(), "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
+            command = [venv.python(), "-m", "hatchling", "build", "--target", "wheel", "--directory", fresh]
             run(command, cwd=REPOSITORY, env={**ZIG_CACHE, "ONNXLET_WHEEL": kind})
-        (wheel,) = folder.glob("*.whl")
+        (made,) = fresh.glob("*.whl")
+        wheel = folder / made.name
+        for old in folder.glob("*.whl"):
+            if old != wheel:
+                old.unlink()
+        os.replace(made, wheel)  # in one go: a server may be reading the old one
+        fresh.rmdir()
         stamp.write_text(key)
     say(f"    {wheel.name}: {megabytes(wheel.stat().st_size)}")
     return wheel

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provision import browser, prepare
+from provision import browser, prepare, site
 from provision.console import SetupError
 from tests.browser.harness import Chromium, PyodideHost
 from tests.conftest import missing
@@ -30,6 +30,7 @@ def chromium() -> Iterator[Chromium]:
     except SetupError:
         missing("Chromium")
     prepare.test_pyodides()
+    site.assemble()
     running = Chromium(executable)
     yield running
     running.close()

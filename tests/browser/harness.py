@@ -27,7 +27,7 @@ from demo_site.server import create_app
 from demo_site.serving import running
 from provision import browser as chromium
 from provision.packaging import build_wheel
-from provision.paths import BUILD, REPOSITORY, SITE, WHEELS
+from provision.paths import BUILD, REPOSITORY, SITE
 from provision.pyodide import PINNED
 
 T = TypeVar("T")
@@ -71,6 +71,8 @@ class Chromium:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.blobs = Blobs()
+        wheel = build_wheel("pure")
+        self._wheel_name, self._wheel = wheel.name, wheel.read_bytes()  # one wheel for the whole run
         self._servers = {isolated: running(self._app(isolated)) for isolated in (True, False)}
         self.urls = {isolated: server.__enter__() for isolated, server in self._servers.items()}
         self._playwright, self._browser = self.call(self._launch(executable))
@@ -82,11 +84,14 @@ class Chromium:
                 Route("/blobs/{name}", self.blobs.get),
                 Mount("/harness", create_app(PAGES, isolated)),
                 Mount("/pyodides", create_app(BUILD / "pyodide", isolated)),
-                Mount("/wheels", create_app(WHEELS, isolated)),
+                Route("/wheels/{name}", self._serve_wheel),
                 Mount("/data", create_app(REPOSITORY / "tests" / "data", isolated)),
                 Mount("/", create_app(SITE, isolated)),
             ]
         )
+
+    async def _serve_wheel(self, request: Request) -> Response:
+        return Response(self._wheel, headers={"Cross-Origin-Resource-Policy": "cross-origin"})
 
     @staticmethod
     async def _launch(executable: str) -> tuple[Playwright, Browser]:
@@ -145,7 +150,7 @@ class Chromium:
             options = {
                 "worker": worker,
                 "pyodide": f"{self.urls[isolated]}/pyodides/{version}/",
-                "wheel": f"{self.urls[isolated]}/wheels/pure/{build_wheel('pure').name}" if wheel else None,
+                "wheel": f"{self.urls[isolated]}/wheels/{self._wheel_name}" if wheel else None,
                 "before": before,
             }
             self._hosts[key] = PyodideHost(self, self.call(self._boot(options, isolated)), isolated)

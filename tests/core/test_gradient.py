@@ -1,5 +1,7 @@
 """Gradient against differences of the function's values."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -12,15 +14,8 @@ DOMAIN = "ai.onnx.preview.training"
 
 
 def build(nodes, inputs, xs, y, zs=(), constants=None):
-    gradient = helper.make_node(
-        "Gradient",
-        [*xs, *zs],
-        [f"d{x}" for x in xs],
-        domain=DOMAIN,
-        xs=list(xs),
-        y=y,
-        **({"zs": list(zs)} if zs else {}),
-    )
+    attributes: dict[str, Any] = {"xs": list(xs), "y": y, **({"zs": list(zs)} if zs else {})}
+    gradient = helper.make_node("Gradient", [*xs, *zs], [f"d{x}" for x in xs], domain=DOMAIN, **attributes)
     graph = helper.make_graph(
         [*nodes, gradient],
         "g",

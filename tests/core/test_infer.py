@@ -333,51 +333,6 @@ class TestOtherTypes:
         assert infer_node(node, [t(5, 2)])[0] == SequenceType(MapType(STRING, t()))
 
 
-MICROSOFT = [
-    ("FusedMatMul", {"transA": 1, "transB": 1}, [t(2, 8, 3), t(2, 5, 8)], [t(2, 3, 5)]),
-    ("FusedConv", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, [t(1, 4, 8, 8), t(6, 4, 3, 3)], [t(1, 6, 8, 8)]),
-    ("FusedGemm", {"transB": 1}, [t(2, 3), t(5, 3), t(5)], [t(2, 5)]),
-    (
-        "SkipLayerNormalization",
-        {},
-        [t(2, 3, 8), t(2, 3, 8), t(8), t(8)],
-        [t(2, 3, 8), t(2, 3, 1), t(2, 3, 1), t(2, 3, 8)],
-    ),
-    ("BiasGelu", {}, [t(2, 8), t(8)], [t(2, 8)]),
-    ("Attention", {"num_heads": 2}, [t(2, 3, 8), t(8, 24), t(24)], [t(2, 3, 8), t(2, 2, 2, 3, 4)]),
-    (
-        "MultiHeadAttention",
-        {"num_heads": 2},
-        [t(2, 3, 8), t(2, 5, 8), t(2, 5, 8)],
-        [t(2, 3, 8), t(2, 2, 5, 4), t(2, 2, 5, 4)],
-    ),
-    ("MatMulNBits", {"K": 64, "N": 10}, [t(2, 3, 64), t(10, 2, 16, dtype=np.dtype("u1")), t(20)], [t(2, 3, 10)]),
-    ("DynamicQuantizeMatMul", {}, [t(2, 3, 4), t(4, 5, dtype=np.dtype("i1")), t()], [t(2, 3, 5)]),
-    (
-        "QLinearAdd",
-        {},
-        [t(2, 3, dtype=np.dtype("u1")), t(), t(dtype=np.dtype("u1")), t(3, dtype=np.dtype("u1"))],
-        [t(2, 3, dtype=np.dtype("u1"))],
-    ),
-    (
-        "DynamicQuantizeLSTM",
-        {"hidden_size": 6},
-        [t(7, 2, 4), t(1, 4, 24), t(1, 6, 24)],
-        [t(7, 1, 2, 6), t(1, 2, 6), t(1, 2, 6)],
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("op", "attributes", "inputs", "outputs"), MICROSOFT, ids=lambda v: v if isinstance(v, str) else ""
-)
-def test_contributed_operators(op: str, attributes, inputs, outputs):
-    node = Node(
-        op, [f"i{i}" for i in range(len(inputs))], [f"o{i}" for i in range(len(outputs))], attributes, "com.microsoft"
-    )
-    assert infer_node(node, inputs) == outputs
-
-
 def test_our_fused_matmul():
     node = Node("FusedMatMul", ["a", "b", "bias"], ["y"], {"transB": 1, "activation": "Relu"}, "ai.onnxlet")
     assert infer_node(node, [t("n", 7, 8), t(5, 8), t(5)]) == [t("n", 7, 5)]

@@ -7,12 +7,27 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..ir import Graph, Node, OptionalType, SequenceType, TensorType, Type
-from . import control, elementwise, matrix, microsoft, ml, quantize, reduce, rnn, shape, signal, windows
+from . import (
+    control,
+    elementwise,
+    matrix,
+    microsoft,
+    microsoft_others,
+    ml,
+    quantize,
+    reduce,
+    rnn,
+    shape,
+    signal,
+    windows,
+)
 from .common import UNKNOWN, axis_of, merge_dim
 from .registry import find_inference
 from .values import MAX_SIZE, Value, evaluate
 
-FAMILIES = (control, elementwise, matrix, microsoft, ml, quantize, reduce, rnn, shape, signal, windows)
+FAMILIES = (
+    control, elementwise, matrix, microsoft, microsoft_others, ml, quantize, reduce, rnn, shape, signal, windows,
+)  # fmt: skip
 """The modules whose functions are registered."""
 
 

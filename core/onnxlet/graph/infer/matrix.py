@@ -136,10 +136,16 @@ def batch_normalization(node: Node, inputs: Inputs, constants: Constants) -> lis
 
 
 @infer("InstanceNormalization", "GroupNormalization", "RotaryEmbedding", "RMSNormalization")
-@infer("SimplifiedLayerNormalization")
 def like_first(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    return [tensor(node, inputs, 0)]
+
+
+@infer("SimplifiedLayerNormalization")
+@infer("SimplifiedLayerNormalization", domain="com.microsoft")
+def simplified_layer_normalization(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     x = tensor(node, inputs, 0)
-    return [x, *_statistics(node, x, 1)] if node.op_type == "SimplifiedLayerNormalization" else [x]
+    # The result has the type of the scale, which may be wider.
+    return [TensorType(dtype_of(node, inputs, 1), x.shape), *_statistics(node, x, 1)]
 
 
 @infer("LayerNormalization")

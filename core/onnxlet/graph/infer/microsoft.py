@@ -22,7 +22,6 @@ from .common import (
 from .matrix import gemm_shape, part_of, product_shape, swapped, total_of
 from .reduce import reduced
 from .registry import infer
-from .shape import unsqueeze
 from .windows import convolution, window_sizes
 
 MS = "com.microsoft"
@@ -30,12 +29,17 @@ INT32 = np.dtype(np.int32)
 
 
 @infer(
-    "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "GroupNorm", "SkipGroupNorm", "RotaryEmbedding", "BiasSoftmax",
-    "Inverse", "Trilu", "Rfft", "GemmaRotaryEmbedding", "LayerNormalization", "SimplifiedLayerNormalization",
-    domain=MS,
+    "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "GroupNorm", "RotaryEmbedding", "BiasSoftmax",
+    "Inverse", "Trilu", domain=MS,
 )  # fmt: skip
 def like_first(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     return [tensor(node, inputs, 0)]
+
+
+@infer("SkipGroupNorm", domain=MS)
+def skip_group_norm(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    """The result, and the sum before normalisation."""
+    return [tensor(node, inputs, 0)] * 2
 
 
 @infer("BiasAdd", "BiasSplitGelu", domain=MS)
@@ -69,7 +73,7 @@ def nhwc_conv(node: Node, inputs: Inputs, constants: Constants) -> list[Type | N
     return [TensorType(dtype_of(node, inputs, 0), last_channels(shape))]
 
 
-@infer("FusedMatMul", "TransposeMatMul", domain=MS)
+@infer("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domain=MS)
 def fused_matmul(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     a, b = shape_of(node, inputs, 0), shape_of(node, inputs, 1)
     if node.attributes.get("transBatchA", 0) and a is not None:
@@ -93,11 +97,12 @@ def skip_layer_normalization(node: Node, inputs: Inputs, constants: Constants) -
     return [x, statistics, statistics, x]
 
 
-@infer("EmbedLayerNormalization", domain=MS)
+@infer("EmbedLayerNormalization", "QEmbedLayerNormalization", domain=MS)
 def embed_layer_normalization(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     ids, table = shape_of(node, inputs, 0, rank=2), shape_of(node, inputs, 2, rank=2)
     batch, length = ids or (None, None)
-    y = TensorType(dtype_of(node, inputs, 2), (batch, length, table[1] if table else None))
+    dtype = dtype_of(node, inputs, 2) if node.op_type[0] != "Q" else dtype_of(node, inputs, 8)
+    y = TensorType(dtype, (batch, length, table[1] if table else None))
     return [y, TensorType(INT32, (batch,)), y]
 
 
@@ -109,39 +114,42 @@ def attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | N
     heads, sizes = node.attributes["num_heads"], node.attributes.get("qkv_hidden_sizes")
     width: Dim = sizes[2] if sizes else w[1] // 3 if w is not None and isinstance(w[1], int) else None
     batch, length = (None, None) if x is None else (x[0], x[1])
-    past = shape_of(node, inputs, 8 if quantized else 4)
-    total = total_of(past[3], length) if past is not None and len(past) == 5 else length
-    present_state = (2, batch, heads, total, part_of(width, heads))
-    return [TensorType(dtype, (batch, length, width)), TensorType(dtype, present_state)]
+    at = 8 if quantized else 4
+    past = shape_of(node, inputs, at, rank=5)
+    total = total_of(past[3], length) if past is not None else None if present(node, at) else length
+    # Keys and values of different sizes can't be one tensor.
+    alike = not sizes or sizes[1] == sizes[2]
+    state: Shape = (2, batch, heads, total, part_of(width, heads)) if alike else None
+    return [TensorType(dtype, (batch, length, width)), TensorType(dtype, state)]
 
 
 @infer("MultiHeadAttention", domain=MS)
 def multi_head_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    """The output, keys and values with the past, and the scores."""
     q, k, v = (shape_of(node, inputs, i) for i in range(3))
     dtype, heads = dtype_of(node, inputs, 0), node.attributes["num_heads"]
     if q is None:
         return [TensorType(dtype, (None, None, None))]
     batch, length = q[0], q[1]
-    key_length: Dim = None
+    keys: Dim = None
+    k_size: Dim = None
+    v_size: Dim = None
     if len(q) == 5:  # query, key and value packed: (B, S, heads, 3, size)
-        return [TensorType(dtype, (batch, length, product((q[2], q[4]))))]
-    if k is not None and len(k) == 5:  # key and value packed: (B, L, heads, 2, size)
-        width, key_length = product((k[2], k[4])), k[1]
-    elif v is not None:
-        width = product((v[1], v[3])) if len(v) == 4 else v[2]
-        key_length = v[2] if len(v) == 4 else v[1]
-    else:
-        width = None
+        keys, k_size, v_size = length, q[4], q[4]
+    elif k is not None and len(k) == 5:  # key and value packed: (B, L, heads, 2, size)
+        keys, k_size, v_size = k[1], k[4], k[4]
+    elif k is not None and v is not None:  # each (B, L, heads * size), or a cache (B, heads, L, size)
+        keys = k[2] if len(k) == 4 else k[1]
+        k_size = k[3] if len(k) == 4 else part_of(k[2], heads)
+        v_size = v[3] if len(v) == 4 else part_of(v[2], heads)
     if present(node, 6):
-        past = shape_of(node, inputs, 6)
-        total = total_of(past[2], key_length) if past is not None else None
-    else:
-        total = key_length
-    k_width = q[2] if len(q) == 3 else None
+        past = shape_of(node, inputs, 6, rank=4)
+        keys = total_of(past[2], keys) if past is not None else None
     return [
-        TensorType(dtype, (batch, length, width)),
-        TensorType(dtype, (batch, heads, total, part_of(k_width, heads))),
-        TensorType(dtype, (batch, heads, total, part_of(width, heads))),
+        TensorType(dtype, (batch, length, product((heads, v_size)))),
+        TensorType(dtype, (batch, heads, keys, k_size)),
+        TensorType(dtype, (batch, heads, keys, v_size)),
+        TensorType(dtype, (batch, heads, length, keys)),
     ]
 
 
@@ -241,31 +249,3 @@ def qlinear_reduce_mean(node: Node, inputs: Inputs, constants: Constants) -> lis
     keep = bool(node.attributes.get("keepdims", 1))
     shape = reduced(node, shape_of(node, inputs, 0), node.attributes.get("axes"), keep)
     return [TensorType(dtype_of(node, inputs, 0), shape)]
-
-
-@infer("GatherBlockQuantized", domain=MS)
-def gather_block_quantized(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
-    data, indices = shape_of(node, inputs, 0), shape_of(node, inputs, 1)
-    dtype = dtype_of(node, inputs, 2)
-    if data is None or indices is None:
-        return [TensorType(dtype, None)]
-    axis = axis_of(node, node.attributes.get("gather_axis", 0), len(data))
-    per_byte = 8 // node.attributes.get("bits", 4) if dtype_of(node, inputs, 0) == np.uint8 else 1
-    rows = (*data[:-1], product((data[-1], per_byte)))
-    return [TensorType(dtype, (*rows[:axis], *indices, *rows[axis + 1 :]))]
-
-
-@infer("ExpandDims", domain=MS)
-def expand_dims(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
-    return list(unsqueeze(node, inputs, constants))
-
-
-@infer("CDist", domain=MS)
-def cdist(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
-    a, b = shape_of(node, inputs, 0, rank=2), shape_of(node, inputs, 1, rank=2)
-    return [TensorType(dtype_of(node, inputs, 0), (a[0] if a else None, b[0] if b else None))]
-
-
-@infer("ConvTransposeWithDynamicPads", "CropAndResize", "GridSample", domain=MS)
-def image_like(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
-    return [TensorType(dtype_of(node, inputs, 0), (None,) * 4)]

@@ -1,0 +1,228 @@
+"""Inference for com.microsoft against what the operators' definitions give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onnxlet.graph.infer import infer_node
+from onnxlet.graph.infer.registry import find_inference
+from onnxlet.graph.ir import STRING, Node, TensorType
+from onnxlet.ops.registry import find, registered
+
+RNG = np.random.default_rng(3)
+U8, I8, I16, F16, F64 = np.uint8, np.int8, np.int16, np.float16, np.float64
+
+
+def f(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    return np.asarray(RNG.normal(size=shape)).astype(dtype)
+
+
+def u(*shape: int, dtype: Any = U8, high: int = 100) -> np.ndarray:
+    return RNG.integers(0, high, shape).astype(dtype)
+
+
+def ids(*values: Any) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+ONE, ZERO = np.array(0.1, np.float32), np.array(3, U8)
+HEADS = {"num_heads": 2}
+GROUPED = {"num_heads": 4, "kv_num_heads": 2}
+NORM = {"groups": 2, "activation": 1}
+
+# operator, attributes, inputs
+CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
+    ("Gelu", {}, [f(2, 3)]),
+    ("FastGelu", {}, [f(2, 3, dtype=F16), f(3, dtype=F16)]),
+    ("QuickGelu", {}, [f(2, 3)]),
+    ("BiasGelu", {}, [f(2, 3), f(3)]),
+    ("BiasSplitGelu", {}, [f(2, 3, 8), f(8)]),
+    ("BiasAdd", {}, [f(2, 3, 8), f(8), f(2, 3, 8)]),
+    ("BiasSoftmax", {"axis": 1, "is_inner_broadcast": 1}, [f(2, 3), f(1, 3)]),
+    ("GemmFastGelu", {}, [f(2, 3, 4), f(4, 5), f(5)]),
+    ("FusedMatMul", {"transA": 1, "transB": 1}, [f(2, 8, 3), f(2, 5, 8)]),
+    ("FusedMatMul", {"transBatchA": 1}, [f(3, 2, 2, 4), f(2, 2, 4, 5)]),
+    ("FusedMatMul", {"transBatchA": 1, "transA": 1, "transBatchB": 1, "transB": 1}, [f(4, 2, 2, 3), f(5, 2, 2, 4)]),
+    ("FusedMatMulActivation", {"activation": "Relu"}, [f(2, 3), f(3, 4)]),
+    ("TransposeMatMul", {"transB": 1}, [f(2, 3), f(4, 3)]),
+    ("FusedGemm", {"transA": 1, "activation": "Relu"}, [f(3, 2), f(3, 5), f(5)]),
+    (
+        "FusedConv",
+        {"activation": "Relu", "pads": [1, 1, 1, 1], "strides": [2, 2]},
+        [f(1, 4, 9, 8), f(6, 4, 3, 3), f(6)],
+    ),
+    ("SkipLayerNormalization", {}, [f(2, 3, 8), f(2, 3, 8), f(8), f(8), f(8)]),
+    ("SkipSimplifiedLayerNormalization", {}, [f(2, 3, 8, dtype=F16), f(2, 3, 8, dtype=F16), f(8, dtype=F16)]),
+    ("SimplifiedLayerNormalization", {}, [f(2, 3, 8, dtype=F16), f(8)]),
+    (
+        "EmbedLayerNormalization",
+        {},
+        [
+            u(2, 5, dtype=np.int32),
+            u(2, 5, dtype=np.int32, high=2),
+            f(100, 8),
+            f(7, 8),
+            f(2, 8),
+            f(8),
+            f(8),
+            np.ones((2, 5), np.int32),
+        ],
+    ),
+    (
+        "QEmbedLayerNormalization",
+        {},
+        [
+            u(2, 5, dtype=np.int32),
+            u(2, 5, dtype=np.int32, high=2),
+            u(100, 8),
+            u(7, 8),
+            u(2, 8),
+            u(8),
+            u(8),
+            None,
+            ONE,
+            ONE,
+            ONE,
+            ONE,
+            ONE,
+            ZERO,
+            ZERO,
+            ZERO,
+            ZERO,
+            ZERO,
+        ],
+    ),
+    ("GroupNorm", NORM, [f(1, 4, 4, 8), f(8), f(8)]),
+    ("SkipGroupNorm", NORM, [f(1, 4, 4, 8), f(8), f(8), f(1, 4, 4, 8)]),
+    ("Attention", HEADS, [f(2, 3, 8), f(8, 24), f(24)]),
+    ("Attention", {**HEADS, "unidirectional": 1}, [f(2, 3, 8), f(8, 24), f(24), None, f(2, 2, 2, 5, 4)]),
+    ("Attention", {**HEADS, "qkv_hidden_sizes": [8, 8, 6]}, [f(2, 3, 8), f(8, 22), f(22)]),
+    ("QAttention", HEADS, [u(2, 3, 8), u(8, 24), f(24), ONE, ONE]),
+    ("MultiHeadAttention", HEADS, [f(2, 3, 8), f(2, 5, 8), f(2, 5, 6)]),
+    ("MultiHeadAttention", HEADS, [f(2, 3, 2, 3, 4)]),
+    ("MultiHeadAttention", HEADS, [f(2, 3, 8), f(2, 5, 2, 2, 4)]),
+    ("MultiHeadAttention", HEADS, [f(2, 3, 8), f(2, 2, 5, 4), f(2, 2, 5, 4)]),
+    ("MultiHeadAttention", HEADS, [f(2, 3, 8), f(2, 3, 8), f(2, 3, 8), None, None, None, f(2, 2, 6, 4), f(2, 2, 6, 4)]),
+    (
+        "GroupQueryAttention",
+        GROUPED,
+        [f(1, 3, 16), f(1, 3, 8), f(1, 3, 8), None, None, np.array([2], np.int32), np.array([3], np.int32)],
+    ),
+    (
+        "GroupQueryAttention",
+        GROUPED,
+        [f(1, 3, 32), None, None, None, None, np.array([2], np.int32), np.array([3], np.int32)],
+    ),
+    ("RotaryEmbedding", {}, [f(1, 3, 8), ids([0, 1, 2]), f(5, 2), f(5, 2)]),
+    ("MatMulNBits", {"K": 64, "N": 10, "bits": 4, "block_size": 32}, [f(2, 3, 64), u(10, 2, 16), f(20)]),
+    ("MatMulBnb4", {"K": 32, "N": 4, "block_size": 16, "quant_type": 1}, [f(2, 32), u(64), f(8)]),
+    ("GatherBlockQuantized", {"block_size": 16}, [u(5, 16), ids([1, 2], [0, 3]), f(5, 2)]),
+    ("DynamicQuantizeMatMul", {}, [f(2, 3, 4), u(4, 5, dtype=I8), ONE]),
+    ("MatMulIntegerToFloat", {}, [u(2, 3), u(3, 4), ONE, ONE]),
+    ("MatMulInteger16", {}, [u(2, 3, dtype=I16), u(3, 4, dtype=I16)]),
+    ("MulInteger", {}, [u(2, 3), ZERO, u(3)]),
+    ("ReduceSumInteger", {"axes": [1], "keepdims": 0}, [u(2, 3)]),
+    ("QGemm", {}, [u(2, 3), ONE, ZERO, u(3, 4), ONE, ZERO, None, ONE, ZERO]),
+    ("QGemm", {"transB": 1}, [u(2, 3), ONE, ZERO, u(4, 3), ONE, ZERO, u(4, dtype=np.int32)]),
+    ("QLinearAdd", {}, [u(2, 3), ONE, ZERO, u(3), ONE, ZERO, ONE, ZERO]),
+    ("QLinearMul", {}, [u(2, 1), ONE, ZERO, u(3), ONE, ZERO, ONE, ZERO]),
+    ("QLinearSigmoid", {}, [u(2, 3), ONE, ZERO, ONE, ZERO]),
+    ("QLinearLeakyRelu", {}, [u(2, 3), ONE, ZERO, ONE, ZERO]),
+    ("QLinearSoftmax", {"opset": 13}, [u(2, 3), ONE, ZERO, ONE, ZERO]),
+    ("QLinearConcat", {"axis": 1}, [ONE, ZERO, u(2, 3), ONE, ZERO, u(2, 4), ONE, ZERO]),
+    ("QLinearWhere", {}, [np.array([[True], [False]]), u(2, 3), ONE, ZERO, u(3), ONE, ZERO, ONE, ZERO]),
+    ("QLinearReduceMean", {"axes": [1], "keepdims": 1}, [u(2, 3), ONE, ZERO, ONE, ZERO]),
+    ("QLinearAveragePool", {"kernel_shape": [2, 2], "strides": [2, 2]}, [u(1, 3, 5, 4), ONE, ZERO, ONE, ZERO]),
+    ("QLinearAveragePool", {"kernel_shape": [2, 2], "channels_last": 1}, [u(1, 5, 4, 3), ONE, ZERO, ONE, ZERO]),
+    ("QLinearGlobalAveragePool", {}, [u(1, 3, 5, 4), ONE, ZERO, ONE, ZERO]),
+    ("QLinearGlobalAveragePool", {"channels_last": 1}, [u(1, 5, 4, 3), ONE, ZERO, ONE, ZERO]),
+    ("NhwcMaxPool", {"kernel_shape": [2, 2], "ceil_mode": 1, "strides": [2, 2]}, [u(1, 5, 4, 3)]),
+    (
+        "QLinearConv",
+        {"channels_last": 1, "pads": [1, 1, 1, 1]},
+        [u(1, 5, 4, 3), ONE, ZERO, u(6, 3, 3, 3), ONE, ZERO, ONE, ZERO],
+    ),
+    (
+        "DynamicQuantizeLSTM",
+        {"hidden_size": 6},
+        [f(7, 2, 4), u(1, 4, 24), u(1, 6, 24), f(1, 48), None, None, None, None, f(1), u(1), f(1), u(1)],
+    ),
+    ("QuantizeLinear", {}, [f(2, 3), ONE, ZERO]),
+    ("DequantizeLinear", {}, [u(2, 3), ONE, ZERO]),
+    ("Inverse", {}, [np.eye(3, dtype=np.float32)]),
+    ("Trilu", {}, [f(3, 3)]),
+    ("GatherND", {}, [f(3, 4), ids([0, 1], [2, 3])]),
+    ("Pad", {}, [f(2, 3), ids(0, 1, 2, 0)]),
+    ("Range", {}, [ids(2).reshape(()), ids(9).reshape(())]),
+    ("Range", {}, [ids(9).reshape(()), ids(2).reshape(()), ids(-2).reshape(())]),
+    ("Unique", {}, [np.array([3, 1, 3], np.float32)]),
+    ("ExpandDims", {}, [f(2, 3), np.array(-2, np.int32)]),
+    ("CDist", {"metric": "euclidean"}, [f(4, 3, dtype=F64), f(5, 3, dtype=F64)]),
+    ("ComplexMul", {}, [f(2, 3, 2), f(3, 2)]),
+    ("ComplexMulConj", {}, [f(3, 2), f(3, 2)]),
+    ("Rfft", {"signal_ndim": 1, "normalized": 0, "onesided": 1}, [f(2, 9)]),
+    ("Rfft", {"signal_ndim": 2, "normalized": 0, "onesided": 1}, [f(2, 6, 8)]),
+    ("Irfft", {"signal_ndim": 1, "normalized": 0, "onesided": 1}, [f(2, 5, 2)]),
+    ("UnfoldTensor", {"dim": 1, "size": 3, "step": 2}, [f(2, 8, 3)]),
+    ("IsAllFinite", {}, [f(2), f(3)]),
+    ("TorchEmbedding", {}, [f(10, 4), ids([1, 2, 3])]),
+    ("ConvTransposeWithDynamicPads", {"strides": [2, 2]}, [f(1, 3, 4, 4), f(3, 2, 3, 3), ids(1, 1, 0, 0)]),
+    (
+        "CropAndResize",
+        {},
+        [f(1, 3, 8, 8), np.array([[0, 0, 1, 1]], np.float32), np.array([0], np.int32), np.array([4, 5], np.int32)],
+    ),
+    ("GridSample", {}, [f(1, 2, 4, 4), f(1, 3, 5, 2)]),
+    ("MurmurHash3", {"positive": 0}, [np.array(["a", "bc"], STRING)]),
+    ("NGramRepeatBlock", {"ngram_size": 2}, [ids([1, 2, 1]), f(1, 5)]),
+    ("RelativePositionBias", {"max_distance": 20}, [f(8, 4), ids(3), ids(5)]),
+    ("DynamicTimeWarping", {}, [f(3, 4)]),
+    ("CausalConvWithState", {}, [f(1, 4, 7), f(4, 1, 3)]),
+    (
+        "LinearAttention",
+        {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear"},
+        [f(1, 5, 16), f(1, 5, 8), f(1, 5, 6)],
+    ),
+]
+
+SEVERAL = {"GroupQueryAttention": 3, "MultiHeadAttention": 4}
+UNKNOWN_SHAPE = {"GroupQueryAttention", "DynamicTimeWarping", "Unique"}
+
+
+def array_type(value: np.ndarray) -> TensorType:
+    return TensorType(STRING if value.dtype.kind in "USO" else value.dtype, value.shape)
+
+
+@pytest.mark.parametrize(("op", "attributes", "inputs"), CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)])
+def test_operator(op: str, attributes: dict[str, Any], inputs: list[Any]):
+    operator = find(op, "com.microsoft", 1)
+    assert operator is not None
+    injected: dict[str, Any] = {"n_outputs": 1, "opset": 1, "output_types": [None] * 4}
+    keywords = {**{k: injected[k] for k in operator.injected}, **attributes}
+    result = operator.function(*inputs, **keywords)
+    results = [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
+    results = results[: SEVERAL.get(op, len(results))]
+    names = ["" if v is None else f"i{i}" for i, v in enumerate(inputs)]
+    node = Node(op, names, [f"o{i}" for i in range(len(results))], attributes, "com.microsoft")
+    types = [None if v is None else array_type(v) for v in inputs]
+    found = infer_node(node, types, inputs)
+    unknown = infer_node(node, types)
+    for type_, weaker, value in zip(found, unknown, results, strict=True):
+        assert isinstance(type_, TensorType)
+        assert isinstance(weaker, TensorType)
+        if op in UNKNOWN_SHAPE or attributes.get("qkv_hidden_sizes"):
+            assert type_.dtype == value.dtype
+            assert type_.shape is None or all(d in (None, n) for d, n in zip(type_.shape, value.shape, strict=True))
+        else:
+            assert type_ == array_type(value)
+        assert weaker.dtype == value.dtype
+        assert weaker.shape is None or all(d in (None, n) for d, n in zip(weaker.shape, value.shape, strict=True))
+
+
+def test_every_operator_has_inference_and_is_tested():
+    names = {o.name for o in registered() if o.domain == "com.microsoft"}
+    assert {n for n in names if find_inference(Node(n, [], [], domain="com.microsoft")) is None} == set()
+    assert names - {c[0] for c in CASES} <= {"Tokenizer"}

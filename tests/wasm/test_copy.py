@@ -89,9 +89,9 @@ def test_writing_into_a_part_of_the_output(bench: Workbench, engine: Engine, dty
         x=bench.put(x),
         y=y + (2 * 10 + 5) * x.itemsize,
         rank=2,
-        shape=bench.put(np.array([3, 4])),
-        x_strides=bench.put(np.array([4, 1])),
-        y_strides=bench.put(np.array([10, 1])),
+        shape=bench.put(np.array([3, 4], np.int64)),
+        x_strides=bench.put(np.array([4, 1], np.int64)),
+        y_strides=bench.put(np.array([10, 1], np.int64)),
     )
     wanted[2:5, 5:9] = x
     np.testing.assert_array_equal(engine.read(y, dtype, wanted.shape), wanted)

@@ -134,8 +134,6 @@ def test_bias_gelu(provider):
 
 
 def test_refusals_name_the_reason(provider):
-    half = np.ones(3, np.float16)
-    assert refusal(provider, node("Relu", "x"), {"x": half}) == "float16 has no kernel yet"
     assert "float64" in (refusal(provider, node("Relu", "x"), {"x": np.ones(3)}) or "")
     assert "NonZero" in (refusal(provider, node("NonZero", "x"), {"x": np.ones(3, np.float32)}) or "")
     nine = np.ones((1,) * 9, np.float32)

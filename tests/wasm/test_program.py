@@ -214,6 +214,30 @@ def test_resident_values(provider):
         np.testing.assert_allclose(consumer.run([kept, brought])[0], values["y"], atol=1e-5)
 
 
+def test_half_precision_is_computed_in_single(provider):
+    nodes = [node("Mul", "x k", "big"), node("Div", "big k", "y"), node("Cast", "x", "z", to=10)]
+    x = np.array([1.5, -2.25, 1000.0], np.float16)
+    segment, _ = make_segment(nodes, {"x": x}, {"k": np.array(1000, np.float16)}, ["big", "y", "z"])
+    assert all(provider.supports(step) is None for step in segment.steps)
+    big, y, z = provider.compile(segment).run([x])
+    assert big.dtype == y.dtype == z.dtype == np.float16
+    np.testing.assert_array_equal(big, np.array([1500, -2250, np.inf], np.float16))
+    np.testing.assert_array_equal(y, x)
+    np.testing.assert_array_equal(z, x)
+
+
+def test_half_precision_weights_and_resident_values(provider):
+    x, w, b = some(3, 8).astype(np.float16), some(8, 8).astype(np.float16), some(8).astype(np.float16)
+    first, values = make_segment([node("Gemm", "x w b", "g")], {"x": x}, {"w": w, "b": b}, ["g"], resident=["g"])
+    second, ends = make_segment([node("Tanh", "g", "y")], {"g": values["g"]}, {}, ["y"])
+    (kept,) = provider.compile(first).run([x])
+    assert kept.dtype == np.float16
+    np.testing.assert_allclose(kept.numpy(), values["g"], rtol=2e-3, atol=2e-3)
+    (y,) = provider.compile(second).run([kept])
+    assert y.dtype == np.float16
+    np.testing.assert_allclose(y, ends["y"], rtol=2e-3, atol=2e-3)
+
+
 def test_weights_are_placed_once(provider):
     w = some(64, 64)
     segment, _ = make_segment([node("MatMul", "x w")], {"x": some(3, 64)}, {"w": w}, ["y"])

@@ -79,6 +79,8 @@ class Slot:
     dtype: np.dtype
     shape: tuple[int, ...]
     resident: bool = False
+    outside: np.dtype | None = None
+    """The 16-bit type that the value has outside of the program, if it has one."""
     block: tuple[Ref, ...] = ()
     """Of an input: the places of its size in bytes and of a 1, by which a resident value is copied in."""
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 import numpy as np
 
 from onnxlet.errors import NodeError, SessionClosedError
+from onnxlet.graph.ir import TensorType
+from onnxlet.ops.common import to_float32
 from onnxlet.providers.base import Segment
 
 from .arena import assign_offsets, separate_offsets
 from .compiler import Compiler, Operation, Place, Ref, Slot
 from .engine import Tape
+from .halves import is_half, rounded
 from .layouts import size_of
 from .lowering import find
 from .memory import Memory
@@ -21,21 +24,31 @@ from .memory import Memory
 class ResidentValue:
     """A tensor that stays in the engine's memory between two segments. It lasts until its program runs again."""
 
-    __slots__ = ("_memory", "address", "dtype", "shape")
+    __slots__ = ("_inside", "_memory", "address", "dtype", "shape")
 
-    def __init__(self, memory: Memory, address: int, dtype: np.dtype, shape: tuple[int, ...]):
+    def __init__(
+        self,
+        memory: Memory,
+        address: int,
+        dtype: np.dtype,
+        shape: tuple[int, ...],
+        outside: np.dtype | None = None,
+    ):
         self._memory = memory
+        self._inside = dtype
         self.address = address
-        self.dtype = dtype
+        self.dtype = outside or dtype
         self.shape = shape
 
     @property
     def nbytes(self) -> int:
-        return size_of(self.shape) * self.dtype.itemsize
+        """Bytes in the engine's memory."""
+        return size_of(self.shape) * self._inside.itemsize
 
     def numpy(self) -> np.ndarray:
         """A copy of the tensor as an array."""
-        return self._memory.engine.read(self.address, self.dtype, self.shape)
+        array = self._memory.engine.read(self.address, self._inside, self.shape)
+        return array if self.dtype == self._inside else rounded(array, self.dtype)
 
 
 class Program:
@@ -44,7 +57,14 @@ class Program:
     `labels` and `kernels` tell, for each operation of the tape, for which node it works and which kernel does it.
     """
 
-    def __init__(self, memory: Memory, segment: Segment, share_memory: bool = True):
+    def __init__(
+        self,
+        memory: Memory,
+        segment: Segment,
+        types: Mapping[str, TensorType] | None = None,
+        share_memory: bool = True,
+    ):
+        """Compile `segment`, without 16-bit floats. `types` are those that its values have outside."""
         compiler = Compiler(memory, segment)
         for step in segment.steps:
             emit = find(step.node)(step)
@@ -54,6 +74,11 @@ class Program:
         memory.release_staging()
         self._outputs = compiler.finish()
         self._inputs = compiler.inputs
+        for names, slots in ((segment.inputs, self._inputs), (segment.outputs, self._outputs)):
+            for name, slot in zip(names, slots, strict=True):
+                dtype = (types or segment.types)[name].dtype
+                if dtype is not None and is_half(dtype):
+                    slot.outside = dtype
         self._memory = memory
         self._owned = compiler.owned
         self._flagged = compiler.flagged
@@ -135,7 +160,10 @@ class Program:
             if isinstance(value, ResidentValue):
                 self._bring(value, slot)
             else:
-                memory.engine.write(_address(slot.place), np.asarray(value))
+                array = np.asarray(value)
+                memory.engine.write(
+                    _address(slot.place), array if slot.outside is None else np.asarray(to_float32(array))
+                )
 
     def _bring(self, value: ResidentValue, slot: Slot) -> None:
         """Copy a resident value to where the program expects it."""
@@ -147,8 +175,9 @@ class Program:
     def _result(self, slot: Slot) -> np.ndarray | ResidentValue:
         address = _address(slot.place)
         if slot.resident:
-            return ResidentValue(self._memory, address, slot.dtype, slot.shape)
-        return self._memory.engine.read(address, slot.dtype, slot.shape)
+            return ResidentValue(self._memory, address, slot.dtype, slot.shape, slot.outside)
+        array = self._memory.engine.read(address, slot.dtype, slot.shape)
+        return array if slot.outside is None else rounded(array, slot.outside)
 
     def _check_flags(self) -> None:
         flags = self._memory.engine.read(self._flags.address, np.int64, (len(self._flagged),))

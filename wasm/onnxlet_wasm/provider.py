@@ -9,6 +9,7 @@ from onnxlet.errors import ProviderError, SessionClosedError
 from onnxlet.providers.base import ProviderInfo, Segment, Step
 
 from .engine import Engine
+from .halves import Halves
 from .lowering import Refused, find
 from .memory import Memory
 from .program import Program
@@ -23,6 +24,7 @@ class KernelProvider:
 
     def __init__(self, engine: Engine):
         self._memory = Memory(engine)
+        self._halves = Halves()
 
     def supports(self, step: Step) -> str | None:
         """`None` if there is a kernel for exactly this step, else why not."""
@@ -31,7 +33,7 @@ class KernelProvider:
             for name, type_ in zip(step.node.outputs, step.outputs, strict=True):
                 if name and (type_ is None or not type_.concrete):
                     return f"the shape of {name!r} is not known before it is computed"
-            lowering(step)
+            lowering(self._halves.step(step))
         except Refused as refusal:
             return str(refusal)
         return None
@@ -40,7 +42,7 @@ class KernelProvider:
         """The program of a segment. Raises `LimitError` where memory is exhausted."""
         if self._memory.closed:
             raise SessionClosedError("This session was closed.")
-        return Program(self._memory, segment)
+        return Program(self._memory, self._halves.segment(segment), types=segment.types)
 
     def wait(self, awaitable: Awaitable[Any]) -> Any:
         raise ProviderError("Kernels run at once: there is nothing to wait for.")

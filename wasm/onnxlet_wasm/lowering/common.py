@@ -67,7 +67,7 @@ def need_types(step: Step, allowed: Sequence[np.dtype], *indices: int) -> None:
     for i in indices or range(len(step.node.inputs)):
         if present(step, i) and dtype_of(step, i) not in allowed:
             name = "string" if dtype_of(step, i) == np.dtype(object) else str(dtype_of(step, i))
-            raise Refused(f"{name} has no kernel yet" if name == "float16" else f"{name} has no kernel here")
+            raise Refused(f"{name} has no kernel here")
 
 
 def need_float32(step: Step, *indices: int) -> None:

@@ -1,0 +1,96 @@
+"""16-bit floats: the kernels compute in float32, so float16 and bfloat16 are widened where they enter a program and
+rounded where they leave it.
+
+In between nothing is rounded, as in other runtimes that compute half precision on a CPU: results are at least as close
+to the exact ones as those of rounding after every operator, and a sum above 65504 that later shrinks stays finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import numpy as np
+
+from onnxlet.graph.ir import STRING, TensorType
+from onnxlet.model.dtypes import element_type_of
+from onnxlet.model.tensors import Tensor
+from onnxlet.ops.common import to_float32
+from onnxlet.ops.precision import narrow
+from onnxlet.providers.base import Segment, Step
+
+F32 = np.dtype(np.float32)
+_HALF_TYPES = (10, 16)  # TensorProto.DataType: FLOAT16, BFLOAT16
+
+
+class WidenedTensor(Tensor):
+    """A constant of a 16-bit type as float32. It is converted whenever it is asked for, so that it takes no memory."""
+
+    __slots__ = ("_half",)
+
+    def __init__(self, half: Tensor):
+        super().__init__(F32, half.shape)
+        self._half = half
+
+    def numpy(self) -> np.ndarray:
+        return np.asarray(to_float32(self._half.numpy())).reshape(self.shape)
+
+
+@cache
+def is_half(dtype: np.dtype) -> bool:
+    return dtype != STRING and element_type_of(dtype) in _HALF_TYPES
+
+
+def rounded(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A float32 array as a 16-bit type; what is too large becomes infinite."""
+    with np.errstate(over="ignore"):
+        return narrow(array, dtype)
+
+
+def widened_type(type_: TensorType | None) -> TensorType | None:
+    if type_ is None or type_.dtype is None or not is_half(type_.dtype):
+        return type_
+    return TensorType(F32, type_.shape)
+
+
+class Halves:
+    """Widens steps and segments; a constant is widened to the same object every time."""
+
+    def __init__(self) -> None:
+        self._tensors: dict[int, WidenedTensor] = {}
+
+    def _tensor(self, tensor: Tensor) -> Tensor:
+        if not is_half(tensor.dtype):
+            return tensor
+        wide = self._tensors.get(id(tensor))
+        if wide is None:
+            wide = self._tensors[id(tensor)] = WidenedTensor(tensor)
+        return wide
+
+    def _constants(self, constants: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return {name: self._tensor(tensor) for name, tensor in constants.items()}
+
+    def step(self, step: Step) -> Step:
+        """The step with 16-bit floats widened; the same object if it has none."""
+        if not _any_half(step):
+            return step
+        inputs, outputs = ([widened_type(t) for t in types] for types in (step.inputs, step.outputs))
+        return Step(step.node, inputs, outputs, self._constants(step.constants))
+
+    def segment(self, segment: Segment) -> Segment:
+        """The segment with 16-bit floats widened; the same object if it has none."""
+        if not any(map(_any_half, segment.steps)):
+            return segment
+        widen: Callable[[TensorType], TensorType] = widened_type  # type: ignore[assignment]
+        return Segment(
+            [self.step(step) for step in segment.steps],
+            segment.inputs,
+            segment.outputs,
+            {name: widen(type_) for name, type_ in segment.types.items()},
+            self._constants(segment.constants),
+            segment.resident,
+        )
+
+
+def _any_half(step: Step) -> bool:
+    return any(t is not None and t.dtype is not None and is_half(t.dtype) for t in (*step.inputs, *step.outputs))

@@ -56,6 +56,7 @@ static word search_row(const float *x, word n, int minimum, int last) {
 
 KERNEL(arg_reduce, type, minimum, last, x, y, axis, inner) {
     word n = a->axis, inner = a->inner;
+    if (n < 1) return;
     if (a->type == TYPE_F32 && inner == 1) {
         for (word row = begin; row < end; row++)
             PTR(int64_t, a->y)[row] = search_row(F32(a->x) + row * n, n, (int)a->minimum, (int)a->last);

@@ -1,11 +1,11 @@
 // Scaled dot-product attention: y = softmax(q k^T * scale + mask) v, float32. NumPy twin: onnxlet/ops, Attention.
 //
-// q is [batch, heads, queries, depth], k [batch, heads / group, keys, depth], v [batch, heads / group, keys, value_depth],
-// y [batch, heads, queries, value_depth]. Each has a stride, in elements, per batch entry, head and row; the last
-// dimension is contiguous. So heads need no transposing before or after. `group` query heads share a head of k and v.
-// `mask`, added to the scores, may be absent (0); its strides may be 0, its last dimension is contiguous. With `causal`
-// 1, query i sees the keys j <= i + causal_offset. `scale` is float32 bits. A row that sees no key is NaN, as is softmax
-// of nothing but -inf.
+// q is [batch, heads, queries, depth], k [batch, heads / group, keys, depth], v [batch, heads / group, keys,
+// value_depth], y [batch, heads, queries, value_depth]. Each has a stride, in elements, per batch entry, head and row;
+// the last dimension is contiguous. So heads need no transposing before or after. `group` query heads share a head of k
+// and v. `mask`, added to the scores, may be absent (0); its strides may be 0, its last dimension is contiguous. With
+// `causal` 1, query i sees the keys j <= i + causal_offset. `scale` is float32 bits. A row that sees no key is NaN, as
+// is softmax of nothing but -inf.
 //
 // Unit: one head of one batch entry. Scratch: 4 * (round_up(keys, 8) * (depth + 24) + keys * round_up(value_depth, 8))
 // bytes.

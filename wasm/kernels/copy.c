@@ -1,5 +1,5 @@
-// Copies of N-dimensional blocks: Slice, Split, Concat, Pad (its inside), Expand, Tile, Transpose, and any other move of
-// elements from strided to strided places. NumPy twin: y[...] = x on views of these strides.
+// Copies of N-dimensional blocks: Slice, Split, Concat, Pad (its inside), Expand, Tile, Transpose, and any other move
+// of elements from strided to strided places. NumPy twin: y[...] = x on views of these strides.
 //
 // Unit: one element of the block. `size` is the bytes of an element (1, 2, 4 or 8); `rank`, and the addresses `shape`,
 // `x_strides`, `y_strides` of int64 arrays describe the block: strides in elements, those of x may be 0 (repeats) or

@@ -1,8 +1,8 @@
 // Running sums along one axis. NumPy twin: onnxlet/ops, CumSum.
 //
 // Unit: one line along the axis; x is [outer, axis, inner], and there are outer * inner lines, row-major. `type`
-// (types.h) is float32, float64, int32 or int64. `exclusive` 1 leaves an element out of its own sum, `reverse` 1 adds up
-// from the end.
+// (types.h) is float32, float64, int32 or int64. `exclusive` 1 leaves an element out of its own sum, `reverse` 1 adds
+// up from the end.
 #include "kernel.h"
 #include "types.h"
 

@@ -1,5 +1,5 @@
-// Products of 8-bit integers, exact in int32. NumPy twins: onnxlet/ops, MatMulInteger, and what follows it in models that
-// are quantised dynamically: Cast, Mul by the scales, Add of a bias, an activation.
+// Products of 8-bit integers, exact in int32. NumPy twins: onnxlet/ops, MatMulInteger, and what follows it in models
+// that are quantised dynamically: Cast, Mul by the scales, Add of a bias, an activation.
 //
 // A is widened to int16, its zero point subtracted, a block of rows at a time. B is packed once as int8 in pairs of
 // rows: panels of 8 columns, each [depth / 2][8][2]; two rows at a time go through the machine's 16-bit dot product.
@@ -45,8 +45,8 @@ KERNEL(pack_b_int8, b, type, step_k, step_n, zero, zeros, panels, offsets, k, n)
             for (word j = 0; j < PANEL; j++)
                 for (word half = 0; half < 2; half++) {
                     word n = panel * PANEL + j, i = k + half;
-                    if (n >= a->n || i >= a->k) *to++ = 0;
-                    else *to++ = (int8_t)(PTR(const uint8_t, a->b)[i * a->step_k + n * a->step_n] - (is_signed ? 0 : 128));
+                    const uint8_t *from = PTR(const uint8_t, a->b) + i * a->step_k + n * a->step_n;
+                    *to++ = n >= a->n || i >= a->k ? 0 : (int8_t)(is_signed ? *from : *from - 128);
                 }
         for (word j = 0; j < PANEL; j++) {
             word n = panel * PANEL + j, z = a->zeros > 1 ? n : 0;
@@ -96,7 +96,8 @@ INLINE void tile_int8(const int16_t *a, word step, const int8_t *b, word panel_b
         }
     }
     UNROLL for (int i = 0; i < rows; i++) {
-        UNROLL for (int j = 0; j < INT8_VECTORS; j++) vstore_i(totals + i * INT8_PANELS * PANEL + j * LANES, total[i][j]);
+        int32_t *row = totals + i * INT8_PANELS * PANEL;
+        UNROLL for (int j = 0; j < INT8_VECTORS; j++) vstore_i(row + j * LANES, total[i][j]);
     }
 }
 
@@ -180,8 +181,8 @@ KERNEL(gemm_int8, a, type, lda, a_zero, b, offsets, c, ldc, m, n, k, a_scale, b_
                 int32_t totals[INT8_ROWS * INT8_PANELS * PANEL];
                 word count = min_word(INT8_ROWS, rows - i);
                 const int8_t *b = PTR(const int8_t, a->b) + n / PANEL * panel_bytes;
-                // a second panel that is not there is read as the first one once more
-                tile_int8_run(count, widened + i * 2 * pairs, 2 * pairs, b, width > PANEL ? panel_bytes : 0, pairs, totals);
+                word second = width > PANEL ? panel_bytes : 0;  // one that is not there is the first once more
+                tile_int8_run(count, widened + i * 2 * pairs, 2 * pairs, b, second, pairs, totals);
                 for (word row = 0; row < count; row++)
                     finish_row(&result, totals + row * INT8_PANELS * PANEL, sums[i + row], block + i + row, n, width);
             }

@@ -36,9 +36,9 @@ static void normalize_row(const float *x, float *y, word n, float mean, float fa
     for (; i < n; i++) y[i] = (x[i] - mean) * factor * (scale ? scale[i] : 1.0f) + (bias ? bias[i] : 0.0f);
 }
 
-// Unit: one row of n. y = (t - mean t) / sqrt(var t + epsilon) * scale + bias with t = x + residual. `residual`, `scale`
-// and `bias` may be absent (0). With a residual, t is written to `total` (which may be x or residual); without, total is
-// not used. `mean` and `inverse` get the mean and 1 / sqrt(var + epsilon) of each row where they are not 0.
+// Unit: one row of n. y = (t - mean t) / sqrt(var t + epsilon) * scale + bias with t = x + residual. `residual`,
+// `scale` and `bias` may be absent (0). With a residual, t is written to `total` (which may be x or residual); without,
+// total is not used. `mean` and `inverse` get the mean and 1 / sqrt(var + epsilon) of each row where they are not 0.
 KERNEL(layer_norm, x, residual, total, scale, bias, y, n, epsilon, mean, inverse) {
     word n = a->n;
     for (word row = begin; row < end; row++) {
@@ -97,8 +97,8 @@ KERNEL(group_norm, x, scale, bias, y, channels, groups, spatial, epsilon) {
 }
 
 // y = x * scale[channel] + shift[channel], then the activation (vecmath.h): batch normalisation whose statistics are
-// folded into scale and shift, and every multiplication or addition by channel. Either may be absent (0).
-// Unit: one plane of `inner` elements (NCHW, inner = H W), or, where inner is 1, one pixel of `channels` elements (NHWC).
+// folded into scale and shift, and every multiplication or addition by channel. Either may be absent (0). Unit: one
+// plane of `inner` elements (NCHW, inner = H W), or, where inner is 1, one pixel of `channels` elements (NHWC).
 KERNEL(scale_shift, x, scale, shift, y, channels, inner, activation, low, high) {
     word planes = a->inner > 1, length = planes ? a->inner : a->channels;
     vf low = vsplat(as_f32(a->low)), high = vsplat(as_f32(a->high));

@@ -1,8 +1,9 @@
-// Between float32 and small integers. NumPy twins: onnxlet/ops, QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
+// Between float32 and small integers. NumPy twins: onnxlet/ops, QuantizeLinear, DequantizeLinear,
+// DynamicQuantizeLinear.
 //
-// `type` (types.h) is int8, uint8, int16 or uint16, for dequantize also int32. x and y are [outer, axis, inner]; `scale`
-// and `zero` are addresses of `axis` values (float32, and of `type`; zero may be absent: 0). With one scale for all,
-// axis is 1 and inner the number of elements. Unit: one element.
+// `type` (types.h) is int8, uint8, int16 or uint16, for dequantize also int32. x and y are [outer, axis, inner];
+// `scale` and `zero` are addresses of `axis` values (float32, and of `type`; zero may be absent: 0). With one scale for
+// all, axis is 1 and inner the number of elements. Unit: one element.
 #include "rows.h"
 #include "types.h"
 

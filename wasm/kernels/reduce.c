@@ -39,6 +39,7 @@ INLINE vf fold(int op, vf x, vf result, vi *unordered) {
     return op == MAX ? vlarger(x, result) : op == MIN ? vsmaller(x, result) : x * result;
 }
 INLINE float neutral(int op) { return op == MAX ? -INFINITY_F32 : op == MIN ? INFINITY_F32 : 1.0f; }
+
 INLINE float fold_row(int op, const float *x, word n) {
     vf first = vsplat(neutral(op)), second = first;
     vi unordered = (vi)0;
@@ -84,21 +85,27 @@ INLINE vf sum_columns(int op, const float *x, word n, word stride, word count) {
     return finish(op, __builtin_convertvector(total, vf), n, shift);
 }
 
-#define FOLD_OR_SUM(op, shape, ...) \
-    case op: return (op == MAX || op == MIN || op == PROD) ? fold_##shape(op, __VA_ARGS__) : sum_##shape(op, __VA_ARGS__);
-#define EACH_OP(shape, ...)                                                                                    \
-    FOLD_OR_SUM(SUM, shape, __VA_ARGS__) FOLD_OR_SUM(MEAN, shape, __VA_ARGS__) FOLD_OR_SUM(MAX, shape, __VA_ARGS__)       \
-    FOLD_OR_SUM(MIN, shape, __VA_ARGS__) FOLD_OR_SUM(PROD, shape, __VA_ARGS__) FOLD_OR_SUM(L1, shape, __VA_ARGS__)        \
-    FOLD_OR_SUM(L2, shape, __VA_ARGS__) FOLD_OR_SUM(SUM_SQUARE, shape, __VA_ARGS__)                            \
-    FOLD_OR_SUM(LOG_SUM, shape, __VA_ARGS__) FOLD_OR_SUM(LOG_SUM_EXP, shape, __VA_ARGS__)
+#define EACH_OP(CASE) \
+    CASE(SUM) CASE(MEAN) CASE(MAX) CASE(MIN) CASE(PROD) CASE(L1) CASE(L2) CASE(SUM_SQUARE) CASE(LOG_SUM) \
+    CASE(LOG_SUM_EXP)
+#define FOLDS(op) ((op) == MAX || (op) == MIN || (op) == PROD)
 
 static float reduce_row(int op, const float *x, word n) {
-    switch (op) { EACH_OP(row, x, n) }
+    switch (op) {
+#define CASE(op) case op: return FOLDS(op) ? fold_row(op, x, n) : sum_row(op, x, n);
+        EACH_OP(CASE)
+#undef CASE
+    }
     return 0.0f;
 }
 
 static vf reduce_columns(int op, const float *x, word n, word stride, word count) {
-    switch (op) { EACH_OP(columns, x, n, stride, count) }
+    switch (op) {
+#define CASE(op) \
+    case op: return FOLDS(op) ? fold_columns(op, x, n, stride, count) : sum_columns(op, x, n, stride, count);
+        EACH_OP(CASE)
+#undef CASE
+    }
     return vsplat(0.0f);
 }
 

@@ -1,9 +1,9 @@
 // Recurrent networks over a whole sequence in one direction, float32. NumPy twins: onnxlet/ops, LSTM, GRU, RNN.
 //
-// The products of the inputs with W, plus the biases, are computed before (one gemm over all times), and lie in `gates`:
-// the row of time t and batch entry b at gates + t * gates_time + b * gates_batch (in elements). Recurrent weights are
-// packed by pack_b from R transposed (k = hidden, n = columns). The activations are the defaults: sigmoid for gates,
-// tanh for states.
+// The products of the inputs with W, plus the biases, are computed before (one gemm over all times), and lie in
+// `gates`: the row of time t and batch entry b at gates + t * gates_time + b * gates_batch (in elements). Recurrent
+// weights are packed by pack_b from R transposed (k = hidden, n = columns). The activations are the defaults: sigmoid
+// for gates, tanh for states.
 //
 // `lengths` (int32 per batch entry) may be absent (0): then all sequences have `steps`. Results of times past the end
 // are 0 in y, and the states stay. With `reverse` 1 a sequence is walked from its end. y, which may be absent, gets the
@@ -89,7 +89,8 @@ KERNEL(lstm, gates, gates_time, gates_batch, recurrent, peephole, lengths, h0, c
                     input += vload_count(peephole + j, count) * old;
                     forget += vload_count(peephole + 2 * n + j, count) * old;
                 }
-                vf state = vsigmoid(limit(forget, clip)) * old + vsigmoid(limit(input, clip)) * vtanh(limit(cell, clip));
+                vf added = vsigmoid(limit(input, clip)) * vtanh(limit(cell, clip));
+                vf state = vsigmoid(limit(forget, clip)) * old + added;
                 if (peephole) output += vload_count(peephole + n + j, count) * state;
                 vstore_count(c + j, state, count);
                 vf result = vsigmoid(limit(output, clip)) * vtanh(state);
@@ -102,8 +103,8 @@ KERNEL(lstm, gates, gates_time, gates_batch, recurrent, peephole, lengths, h0, c
 // Gates in the order update, reset, hidden (3 * hidden columns). `recurrent` is packed from the first two (2 * hidden
 // columns), `recurrent_hidden` from the last. `linear_before_reset` 1: the reset gate multiplies the product with the
 // state plus `hidden_bias` ([hidden] or absent); 0: it multiplies the state, and the bias belongs in `gates`.
-KERNEL(gru, gates, gates_time, gates_batch, recurrent, recurrent_hidden, hidden_bias, lengths, h0, y, y_time, y_batch, h,
-       steps, hidden, reverse, linear_before_reset, clip) {
+KERNEL(gru, gates, gates_time, gates_batch, recurrent, recurrent_hidden, hidden_bias, lengths, h0, y, y_time, y_batch,
+       h, steps, hidden, reverse, linear_before_reset, clip) {
     const Sequence s = SEQUENCE(a);
     word n = a->hidden, rows = end - begin;
     if (rows <= 0) return;

@@ -65,8 +65,9 @@ static void softmax_columns(const float *x, float *y, word n, word stride, word 
     }
     vf factor = 1.0f / total, offset = vlog(total);
     for (word i = 0; i < n; i++) {
-        vf value = log ? vload_count(x + i * stride, count) - shift - offset : vload_count(y + i * stride, count) * factor;
-        vstore_count(y + i * stride, value, count);
+        const float *from = (log ? x : y) + i * stride;
+        vf value = vload_count(from, count);
+        vstore_count(y + i * stride, log ? value - shift - offset : value * factor, count);
     }
 }
 

@@ -1,7 +1,8 @@
 // Walking over N-dimensional blocks whose operands have a stride (in elements, 0 or negative too) per dimension.
 //
-// On the tape, shapes and strides are addresses of int64 arrays of `rank` (0 to 8) words. A block of shape S is cut into
-// units of one element each, in row-major order of S; a walk visits the rows, or parts of rows, of a range of units.
+// On the tape, shapes and strides are addresses of int64 arrays of `rank` (0 to 8) words. A block of shape S is cut
+// into units of one element each, in row-major order of S; a walk visits the rows, or parts of rows, of a range of
+// units.
 #pragma once
 #include "kernel.h"
 

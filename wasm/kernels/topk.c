@@ -1,8 +1,8 @@
 // The k largest or smallest along one axis, in order. NumPy twin: onnxlet/ops, TopK.
 //
-// Unit: one line along the axis; x is [outer, axis, inner], `values` and `indices` (int64) are [outer, k, inner]. `type`
-// (types.h) is float32, float64, int32, int64 or bytes. Of equal elements the first comes first; NaN counts as the
-// largest. Scratch: 16 k bytes.
+// Unit: one line along the axis; x is [outer, axis, inner], `values` and `indices` (int64) are [outer, k, inner].
+// `type` (types.h) is float32, float64, int32, int64 or bytes. Of equal elements the first comes first; NaN counts as
+// the largest. Scratch: 16 k bytes.
 #include "kernel.h"
 #include "types.h"
 

@@ -170,8 +170,8 @@ INLINE vf vsigmoid(vf x) {
     return vselect(x < 0.0f, e * r, r);
 }
 
-// The end of a function that rounds to 1 from `limit` on: exactly 1 there (gelu(x) = x (1 + erf(..)) / 2 depends on it),
-// and nowhere more.
+// The end of a function that rounds to 1 from `limit` on: exactly 1 there (gelu(x) = x (1 + erf(..)) / 2 depends on
+// it), and nowhere more.
 INLINE vf saturate(vf result, vf x, float limit) {
     vf one = (vf)(((vi)x & SIGN_BIT) | (vi)vsplat(1.0f));
     return vselect((vabs(x) >= limit) | (vabs(result) > 1.0f), one, result);

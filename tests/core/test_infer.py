@@ -219,6 +219,14 @@ class TestSymbols:
         assert found["shape"] == t(4, dtype=I64)
         assert found["y"] == t("batch", 12, "length", 64)
 
+    def test_a_large_tensor_is_not_computed(self):
+        """A shape of one number may ask for terabytes."""
+        nodes = [node("ConstantOfShape", "s", "c"), node("Range", "zero n one", "r"), node("Shape", "c", "y")]
+        constants = {"s": np.array([1 << 42]), "n": np.array(1 << 42), "zero": np.array(0), "one": np.array(1)}
+        found = infer_graph(graph_of(nodes, {}, initializers=constants))
+        assert found["c"] == t(1 << 42)
+        assert found["r"] == t(1 << 42, dtype=I64)
+
     def test_what_remains_for_minus_one(self):
         constants = {"s": np.array([0, -1, 64])}
         found = infer_graph(graph_of([node("Reshape", "x s", "y")], {"x": (1, ["n", "l", 64])}, initializers=constants))

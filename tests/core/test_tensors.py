@@ -82,6 +82,9 @@ def test_of_wraps_without_a_copy():
     assert Tensor.of(array.T).location is None
     assert Tensor.of(np.array(["a", "b"])).dtype == STRING
     assert Tensor.of(np.float32(2)).shape == ()
+    swapped = Tensor.of(np.array([1, 2], ">f4"))
+    assert swapped.dtype == np.float32
+    assert swapped.numpy().tolist() == [1, 2]
 
 
 def test_a_bool_of_another_byte_is_true():
@@ -209,3 +212,24 @@ def test_narrowing_small_integers_wraps():
     values = np.array([0, 7, 8, -1, 17])
     assert dtypes.widen(dtypes.narrow(values, dtypes.named("int4"))).tolist() == [0, 7, -8, -1, 1]
     assert dtypes.widen(dtypes.narrow(values, dtypes.named("uint4"))).tolist() == [0, 7, 8, 15, 1]
+
+
+@pytest.mark.parametrize("element_type", EXTENDED, ids=TensorProto.DataType.Name)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 1, 3)], ids=str)
+def test_converting_keeps_the_shape(element_type: int, shape: tuple[int, ...]):
+    for dtype in (dtypes.dtype_of(element_type), STRUCTURED[element_type]):
+        narrow = dtypes.narrow(np.ones(shape, np.float32), dtype)
+        wide = dtypes.widen(narrow)
+        for array in (narrow, wide):
+            assert isinstance(array, np.ndarray)
+            assert array.shape == shape
+        assert narrow.dtype == dtype
+        assert (wide == 1).all()
+
+
+def test_converting_strided_arrays():
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for name in ("bfloat16", "float8e5m2", "int4"):
+        dtype = dtypes.named(name)
+        narrow = dtypes.narrow(values.T[::2], dtype)
+        assert dtypes.widen(narrow[:, 1:]).tolist() == dtypes.widen(dtypes.narrow(values, dtype)).T[::2, 1:].tolist()

@@ -165,15 +165,19 @@ def widen(array: np.ndarray) -> np.ndarray:
     """An array of an extended type as float32 (floats), int8 or uint8 (small integers): exact. Others are unchanged."""
     if array.dtype == STRING or not is_extended(array.dtype):
         return array
-    name = _TABLE[element_type_of(array.dtype)][1]
-    bits = bits_of(array)
+    number = element_type_of(array.dtype)
+    # NumPy makes scalars of 0-d results; the shape is put back at the end.
+    return _widened(np.atleast_1d(bits_of(array)), _TABLE[number][1], BITS.get(number, 8)).reshape(array.shape)
+
+
+def _widened(bits: np.ndarray, name: str, width: int) -> np.ndarray:
     if name == "bfloat16":
         return (bits.astype(np.uint32) << 16).view(np.float32)
     if "int" in name:
-        low = bits & ((1 << BITS[element_type_of(array.dtype)]) - 1)
+        low = bits & ((1 << width) - 1)
         if name.startswith("uint"):
             return low
-        top = np.uint8(1 << (BITS[element_type_of(array.dtype)] - 1))
+        top = np.uint8(1 << (width - 1))
         return ((low ^ top) - top).view(np.int8)
     return float_values(name)[bits]
 
@@ -185,15 +189,18 @@ def narrow(array: np.ndarray, dtype: np.dtype, *, saturate: bool = True) -> np.n
     no infinity (the rules of ONNX's Cast). Small integers keep their low bits. bfloat16 never saturates.
     """
     name = _TABLE[element_type_of(dtype)][1]
+    values = np.atleast_1d(array)
     if "int" in name:
         width = BITS[element_type_of(dtype)]
-        return (np.asarray(array).astype(np.int64) & ((1 << width) - 1)).astype(np.uint8).view(dtype)
-    if name == "bfloat16":
-        bits = np.asarray(array, dtype=np.float32).view(np.uint32)
+        narrowed = (values.astype(np.int64) & ((1 << width) - 1)).astype(np.uint8)
+    elif name == "bfloat16":
+        bits = values.astype(np.float32, copy=False).view(np.uint32)
         rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
         quiet = ((bits >> 16) | 0x40).astype(np.uint16)
-        return np.where((bits & 0x7FFFFFFF) > 0x7F800000, quiet, rounded).view(dtype)
-    return _narrow_small(np.asarray(array, dtype=np.float32), name, saturate).view(dtype)
+        narrowed = np.where((bits & 0x7FFFFFFF) > 0x7F800000, quiet, rounded)
+    else:
+        narrowed = _narrow_small(values.astype(np.float32, copy=False), name, saturate)
+    return narrowed.reshape(np.shape(array)).view(dtype)
 
 
 def _narrow_small(array: np.ndarray, name: str, saturate: bool) -> np.ndarray:

@@ -66,6 +66,8 @@ class Tensor:
         array = np.asarray(array)
         if array.dtype.kind in "UST":
             array = array.astype(STRING)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         view = array.view()
         view.flags.writeable = False
         location = None

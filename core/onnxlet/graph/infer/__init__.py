@@ -73,7 +73,7 @@ def _infer(
         inputs = [types.get(name) if name else None for name in node.inputs]
         known = [values.get(name) if name else None for name in node.inputs]
         found = _with_bodies(node, inputs, types, values) or infer_node(node, inputs, known)
-        computed = evaluate(node, inputs, known)
+        computed = evaluate(node, inputs, known, found)
         for name, type_, value in zip(node.outputs, found, computed + [None] * len(found), strict=False):
             if not name:
                 continue

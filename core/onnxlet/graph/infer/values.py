@@ -33,8 +33,13 @@ _COMPUTED = frozenset(
 )  # fmt: skip
 
 
-def evaluate(node: Node, types: Sequence[Type | None], values: Sequence[Value | None]) -> list[Value | None]:
-    """The values of a node's outputs, each `None` where it can't be told or is not worth it."""
+def evaluate(
+    node: Node, types: Sequence[Type | None], values: Sequence[Value | None], outputs: Sequence[Type | None]
+) -> list[Value | None]:
+    """The values of a node's outputs, each `None` where it can't be told or is not worth it.
+
+    `types` and `values` are those of the inputs, `outputs` the types that were inferred.
+    """
     unknown: list[Value | None] = [None] * len(node.outputs)
     if node.domain:
         return unknown
@@ -43,7 +48,9 @@ def evaluate(node: Node, types: Sequence[Type | None], values: Sequence[Value | 
     if any(v is None for v, name in zip(values, node.inputs, strict=True) if name):
         return unknown
     if all(v is None or v.dtype != object for v in values):
-        return _compute(node, values) if node.op_type in _COMPUTED else unknown
+        # A short shape may ask for a large tensor: only what is known to stay small is computed.
+        small = all(isinstance(t, TensorType) and t.concrete and t.size <= MAX_SIZE for t in outputs)
+        return _compute(node, values) if small and node.op_type in _COMPUTED else unknown
     partial = _PARTIAL.get(node.op_type)
     if partial is None:
         return unknown

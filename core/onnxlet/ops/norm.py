@@ -152,8 +152,9 @@ def group_normalization_18(
     x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float = 1e-5
 ):
     """Scale and bias have one value per group."""
+    normalized = grouped(x, num_groups, epsilon)
     scale, bias = (to_float32(v).reshape(-1, 1, 1) for v in (scale, bias))
-    return narrow((grouped(x, num_groups, epsilon) * scale + bias).reshape(x.shape), x.dtype)
+    return narrow((normalized * scale + bias).reshape(x.shape), x.dtype)
 
 
 @op("GroupNormalization", since=21)
@@ -167,8 +168,9 @@ def group_normalization_21(
     stash_type: int = 1,
 ):
     """Scale and bias have one value per channel."""
+    normalized = grouped(x, num_groups, epsilon)
     scale, bias = (to_float32(v).reshape(num_groups, -1, 1) for v in (scale, bias))
-    return narrow((grouped(x, num_groups, epsilon) * scale + bias).reshape(x.shape), x.dtype)
+    return narrow((normalized * scale + bias).reshape(x.shape), x.dtype)
 
 
 def trailing_axes(rank: int, axis: int) -> tuple[int, ...]:

@@ -222,8 +222,8 @@ def resample(
 
 
 def present(x: np.ndarray | None) -> np.ndarray | None:
-    """An optional input that counts as absent when it is empty."""
-    return None if x is None or x.size == 0 else x
+    """An optional vector, which counts as absent when it is empty."""
+    return None if x is None or x.size == 0 else x.reshape(-1)
 
 
 def resize_impl(

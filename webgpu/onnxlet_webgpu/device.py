@@ -8,7 +8,8 @@ never suspends, and `finish` runs it to its end.
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,6 +102,7 @@ class Device:
         self.target = _target(adapter, handle, forced)
         self._pipelines: dict[str, Pipeline] = {}
         self._layouts: dict[int, tuple[Any, Any]] = {}
+        self._allocations: list[Any] = []
         if IN_BROWSER:
             handle.lost_async.then(self._note_loss)
 
@@ -134,12 +136,37 @@ class Device:
     # Buffers
 
     def buffer(self, nbytes: int, usage: int) -> Any:
-        """A new buffer. Raises `LimitError` where the device has no room for it."""
+        """A new buffer. Raises `LimitError` where the device has no room for it (in a browser, `settle` does)."""
         self.check()
         try:
             return self.handle.create_buffer(size=nbytes, usage=usage)
         except Exception as error:
-            raise LimitError(f"the GPU ({self.description}) has no room for {nbytes:,} bytes: {error}") from error
+            raise self._no_room(error) from error
+
+    @contextmanager
+    def allocating(self) -> Iterator[None]:
+        """Around code that makes buffers. A browser tells only later that it has no room: `settle` waits for that."""
+        if not IN_BROWSER:
+            yield
+            return
+        self.handle.push_error_scope("out-of-memory")
+        try:
+            yield
+        finally:
+            self._allocations.append(self.handle.pop_error_scope_async())
+
+    async def settle(self) -> None:
+        """Wait for the browser's word on the buffers made so far. Raises `LimitError` where there was no room."""
+        while self._allocations:
+            error = await self._allocations.pop(0)
+            if error is not None:
+                raise self._no_room(error)
+
+    def _no_room(self, error: Exception) -> LimitError:
+        return LimitError(
+            f"the GPU ({self.description}) has no room for the model's buffers: {error}. Use smaller inputs, or "
+            "CPUExecutionProvider"
+        )
 
     def write(self, buffer: Any, array: np.ndarray) -> None:
         """Copy a contiguous array whose size is a multiple of four bytes to the start of a buffer."""
@@ -316,13 +343,11 @@ async def request_device(options: Mapping[str, Any]) -> Device:
         if IN_BROWSER:
             adapter = await module.gpu.request_adapter_async(power_preference=preference)
         else:
-            adapter = _desktop_adapter(module, preference, options.get("adapter"))
+            adapter = desktop_adapter(module, preference, options.get("adapter"))
     except ProviderError:
         raise
     except Exception as error:
         raise ProviderError(no_adapter(error)) from error
-    if adapter is None:
-        raise ProviderError(no_adapter())
     limits = {key: adapter.limits[key] for key in LIMITS.values() if key in adapter.limits}
     if IN_BROWSER:
         limits |= {
@@ -336,13 +361,20 @@ async def request_device(options: Mapping[str, Any]) -> Device:
     return Device(module, adapter, handle, options)
 
 
-def _desktop_adapter(module: Any, preference: str, name: str | None) -> Any:
-    if name is None:
-        return module.gpu.request_adapter_sync(power_preference=preference)
-    adapters = module.gpu.enumerate_adapters_sync()
+def desktop_adapter(module: Any, preference: str, name: str | None = None) -> Any:
+    """An adapter by preference, or the first whose description has `name` in it. Raises `ProviderError`.
+
+    OpenGL is left out: its compute shaders are a subset that nobody has tried these kernels on.
+    """
+    adapter = None if name else module.gpu.request_adapter_sync(power_preference=preference)
+    if adapter is not None and adapter.info["backend_type"] != "OpenGL":
+        return adapter
+    adapters = [a for a in module.gpu.enumerate_adapters_sync() if a.info["backend_type"] != "OpenGL"]
     for adapter in adapters:
-        if name.lower() in " ".join(str(v) for v in dict(adapter.info).values()).lower():
+        if (name or "").lower() in " ".join(str(v) for v in dict(adapter.info).values()).lower():
             return adapter
+    if not name:
+        raise ProviderError(no_adapter())
     have = ", ".join(repr(a.info["device"]) for a in adapters) or "none"
     raise ProviderError(f"no GPU adapter is called {name!r}. There are: {have}")
 

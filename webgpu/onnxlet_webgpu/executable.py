@@ -53,8 +53,9 @@ class GpuExecutable:
         self.weight_keys: list[tuple[Any, ...]] = []
         self.owned: list[Any] = []
         self.input_buffers: dict[str, Any] = {}
-        self._place_constants(segment, derived)
-        self._place_intermediates()
+        with device.allocating():
+            self._place_constants(segment, derived)
+            self._place_intermediates()
         self.offsets, self.staging_bytes = self._staging_layout()
         self.idle_staging: list[Any] = []
         self.recordings: dict[tuple[int, ...], Recording] = {}
@@ -122,15 +123,18 @@ class GpuExecutable:
 
     async def ready(self) -> None:
         """Wait until all shaders are compiled."""
+        await self.device.settle()
         await self.device.ready(self.pipelines)
 
     async def _run(self, values: Sequence[Any]) -> list[Any]:
         await self.ready()
         self.device.check()
         given = dict(zip(self.inputs, values, strict=True))
-        bound = {name: self._input(name, given[name]) for name in self.used_inputs}
-        staging = self._take_staging() if self.staging_bytes else None
+        staging = self._allocate(given)
         try:
+            await self.device.settle()
+            # Nothing is awaited from here to the submission: another run of this segment would write its inputs.
+            bound = {name: self._input(name, given[name]) for name in self.used_inputs}
             recording = self._recording(bound, staging)
             data = await self.device.run(recording, staging, self.staging_bytes)
         except BaseException:
@@ -142,6 +146,24 @@ class GpuExecutable:
             self.idle_staging.append(staging)
         return [self._output(name, data) for name in self.outputs]
 
+    def _allocate(self, given: dict[str, Any]) -> Any:
+        """Make the buffers that are missing for the inputs; returns a staging buffer, or `None` if none is needed."""
+        fed = [name for name in self.used_inputs if not isinstance(given[name], GpuValue)]
+        missing = [name for name in fed if name not in self.input_buffers]
+        if not missing and (self.idle_staging or not self.staging_bytes):
+            return self.idle_staging.pop() if self.staging_bytes else None
+        with self.device.allocating():
+            for name in missing:
+                nbytes = self.types[name].size * 4
+                self.input_buffers[name] = self.pool.take(nbytes, self.device.storage)
+            if not self.staging_bytes:
+                return None
+            return (
+                self.idle_staging.pop()
+                if self.idle_staging
+                else self.pool.take(self.staging_bytes, self.device.staging)
+            )
+
     def _input(self, name: str, value: Any) -> Any:
         """The buffer that holds an input: the one that it lies in already, or ours, filled now."""
         if isinstance(value, GpuValue):
@@ -149,11 +171,8 @@ class GpuExecutable:
         limit = self.index_limits.get(name)
         if limit is not None:
             value = narrow_indices(value, limit, name)
-        array = stored(value)
-        buffer = self.input_buffers.get(name)
-        if buffer is None:
-            buffer = self.input_buffers[name] = self.pool.take(array.nbytes, self.device.storage)
-        self.device.write(buffer, array)
+        buffer = self.input_buffers[name]
+        self.device.write(buffer, stored(value))
         return buffer
 
     def _recording(self, bound: dict[str, Any], staging: Any) -> Recording:
@@ -174,11 +193,6 @@ class GpuExecutable:
             self.recordings.pop(next(iter(self.recordings)))
         recording = self.recordings[key] = Recording(dispatches, copies)
         return recording
-
-    def _take_staging(self) -> Any:
-        if self.idle_staging:
-            return self.idle_staging.pop()
-        return self.pool.take(self.staging_bytes, self.device.staging)
 
     def _forget(self, staging: Any) -> None:
         self.pool.used_bytes -= staging.size

@@ -94,7 +94,7 @@ def _block(awaitable: Awaitable[Any], remedy: str) -> Any:
 @lru_cache(maxsize=1)
 def available() -> str | None:
     """`None` if a GPU can be used here, else why not. In a browser only creation tells whether there is an adapter."""
-    from .device import no_adapter
+    from .device import desktop_adapter, no_adapter
 
     if sys.platform == "emscripten":
         import js  # type: ignore[import-not-found]
@@ -110,10 +110,12 @@ def available() -> str | None:
     except ImportError:
         return "the wgpu package is not installed: pip install onnxlet[webgpu]"
     try:
-        adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+        desktop_adapter(wgpu, "high-performance")
+    except ProviderError as error:
+        return str(error)
     except Exception as error:
         return no_adapter(error)
-    return no_adapter() if adapter is None else None
+    return None
 
 
 def create(options: Mapping[str, Any]) -> WebGpuProvider:

@@ -49,6 +49,7 @@ with contextlib.redirect_stdout(io.StringIO()) as said:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "names"),
     [("pyodide_worker", [""]), ("pyodide_plain_page", ["test_engine.py", "test_gemm.py", "test_conv.py"])],

@@ -265,4 +265,4 @@ def test_powers_with_one_exponent(bench: Workbench, exponent: float) -> None:
     a = np.array(corners + list(np.linspace(-3, 3, 50)), np.float32)
     with np.errstate(all="ignore"):
         wanted = np.power(a.astype(np.float64), np.full(a.shape, exponent)).astype(np.float32)
-    np.testing.assert_allclose(binary(bench, "pow", a, np.float32(exponent)), wanted, rtol=3e-7)
+    np.testing.assert_allclose(binary(bench, "pow", a, np.array(exponent, np.float32)), wanted, rtol=3e-7)

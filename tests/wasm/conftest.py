@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from onnxlet_wasm.engine import Engine
 from onnxlet_wasm.provider import KernelProvider, create
 
+from . import wasmtime_host
 from .workbench import Workbench
 
 
@@ -20,10 +21,19 @@ def provider() -> Iterator[KernelProvider]:
     one.close()
 
 
-@pytest.fixture(scope="session", params=["fast", "baseline"])
+ENGINES: dict[str, Callable[[], Engine]] = {
+    "native": Engine.create,
+    "native-baseline": lambda: Engine.create(relaxed=False),
+    "wasm-relaxed": lambda: wasmtime_host.engine(relaxed=True),
+    "wasm-plain": lambda: wasmtime_host.engine(relaxed=False),
+}
+"""Every build of the kernels that runs on this machine: for its processor, for any, and the browser's two."""
+
+
+@pytest.fixture(scope="session", params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """The native kernels: the build for this machine, and the one for any."""
-    one = Engine.create(relaxed=None if request.param == "fast" else False)
+    """The kernels, in each of their builds."""
+    one = ENGINES[request.param]()
     yield one
     one.close()
 

@@ -209,6 +209,11 @@ def binary_cases() -> Iterator[Case]:
         yield Case("Sub", [random(*a), random(*b, seed=1)], constants=(1,), note="constant")
     for op in ("Mul", "Div", "Max", "Min", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"):
         yield Case(op, [np.repeat(SPECIAL, len(SPECIAL)), np.tile(SPECIAL, len(SPECIAL))], note="special")
+    for number in (0.0, -0.0, 3.0, np.inf):
+        scalar = np.array(number, np.float32)
+        for op in ("Add", "Sub", "Mul", "Div", "Max"):
+            yield Case(op, [SPECIAL, scalar], constants=(1,), note=f"by {number}")
+            yield Case(op, [scalar, SPECIAL], constants=(0,), note=f"of {number}")
     base = np.array([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -3.5, 200.0, np.inf, -np.inf, np.nan], np.float32)
     exponent = np.array([0.0, 1.0, 2.0, 3.0, -1.0, -2.0, 0.5, 1.5, -0.5, 7.0, np.inf, -np.inf, np.nan], np.float32)
     yield Case("Pow", [np.repeat(base, len(exponent)), np.tile(exponent, len(base))], rtol=1e-5, note="special")

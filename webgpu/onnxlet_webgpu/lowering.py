@@ -145,12 +145,17 @@ class Lowering:
         self.derived[name] = Derived((), tag, lambda: values)
         return name
 
-    def operand(self, index: int, *kinds: str) -> Operand:
-        """Input `index` as an operand of a map: a number in the text where it is a known scalar, else a value."""
+    def operand(self, index: int, *kinds: str, factor: bool = False) -> Operand:
+        """Input `index` as an operand of a map: a number in the text where it is a known scalar, else a value.
+
+        A `factor` or divisor of zero or infinity is never written as a number: compilers then make a zero of the whole
+        product, also where the other factor is not finite.
+        """
         t = self.input(index, *kinds)
         if t.size == 1 and self.is_constant(index):
             value = self.known(index, "").reshape(-1)[0]
-            return Operand("", t.shape, t.element, literal(value, t.element))
+            if not factor or (value != 0 and np.isfinite(value)):
+                return Operand("", t.shape, t.element, literal(value, t.element))
         return Operand(t.value, t.shape, t.element)
 
     def emit(self, kernel: Kernel) -> None:

@@ -80,7 +80,8 @@ SIMPLE: dict[str, tuple[str, tuple[str, ...]]] = {
 @lowering(*SIMPLE)
 def simple(n: Lowering) -> None:
     expression, kinds = SIMPLE[n.step.node.op_type]
-    operands = [n.operand(i, *kinds) for i in range(len(n.step.node.inputs))]
+    factor = n.step.node.op_type in ("Mul", "Div")
+    operands = [n.operand(i, *kinds, factor=factor) for i in range(len(n.step.node.inputs))]
     _no_old_broadcast(n)
     if n.step.node.op_type == "PRelu":
         _check_broadcast(n, operands)

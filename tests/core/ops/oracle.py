@@ -53,7 +53,7 @@ def agrees(
     flips: int = 0,
     **attributes: Any,
 ) -> None:
-    """Assert that our definition and onnxruntime give the same. `flips` integers may differ by one: roundings at ties."""
+    """Assert that our definition and onnxruntime give the same; `flips` integers may differ by one, rounded at ties."""
     given = list(inputs)
     while given and given[-1] is None:
         given.pop()

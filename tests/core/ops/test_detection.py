@@ -24,7 +24,7 @@ def test_non_max_suppression_limits_and_ties():
     same(call("NonMaxSuppression", 11, BOXES[None], SCORES, i64(9), f32(0.5), f32(0.9)), i64([[0, 0, 3]]))
     tied = call("NonMaxSuppression", 11, BOXES[None], np.ones((1, 1, 6), np.float32), i64(9), f32(0.5))
     same(tied[:, 2], i64(0, 3, 5))
-    with pytest.raises(ValueError, match="iou_threshold is 1.5"):
+    with pytest.raises(ValueError, match=r"iou_threshold is 1\.5"):
         call("NonMaxSuppression", 11, BOXES[None], SCORES, i64(1), f32(1.5))
 
 

@@ -7,8 +7,13 @@ from tests.core.ops.oracle import Numbers, agrees
 
 MICROSOFT = "com.microsoft"
 ACTIVATIONS = [
-    ("Relu", []), ("Sigmoid", []), ("Tanh", []), ("LeakyRelu", [0.2]), ("Clip", [-0.5, 0.7]), ("HardSigmoid", [0.3, 0.4])
-]  # fmt: skip
+    ("Relu", []),
+    ("Sigmoid", []),
+    ("Tanh", []),
+    ("LeakyRelu", [0.2]),
+    ("Clip", [-0.5, 0.7]),
+    ("HardSigmoid", [0.3, 0.4]),
+]
 
 
 @pytest.mark.parametrize(("name", "parameters"), ACTIVATIONS)

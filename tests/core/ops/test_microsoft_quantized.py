@@ -134,9 +134,9 @@ def test_mat_mul_n_bits(bits, zeros):
         "packed": numbers.u8(n, -(-blocks * bits // 8)),
         "float": 8 * numbers.f32(n, blocks),
     }[zeros]
+    weights = numbers.u8(n, blocks, block * bits // 8), numbers.f32(n, blocks), points, None, numbers.f32(n)
     agrees(
-        "MatMulNBits", 1, numbers.f32(2, 3, k), numbers.u8(n, blocks, block * bits // 8), numbers.f32(n, blocks), points,
-        None, numbers.f32(n), domain=MICROSOFT, K=k, N=n, bits=bits, block_size=block, rtol=1e-3, atol=1e-4,
+        "MatMulNBits", 1, numbers.f32(2, 3, k), *weights, domain=MICROSOFT, K=k, N=n, bits=bits, block_size=block, rtol=1e-3, atol=1e-4,
     )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ COUNT_CALLS = """
 RUN = """
 import js
 import onnxlet
+from onnxlet.model.dtypes import widen
 session = await onnxlet.InferenceSession.create(url, providers=providers)
 feeds = {name: value for name, value in zip(names, [globals()[f"feed{i}"] for i in range(len(names))])}
 feeds = {name: value.astype(object) if value.dtype.kind == "U" else value for name, value in feeds.items()}
@@ -46,11 +47,13 @@ names_out = [o.name for o in session.get_outputs()]
 session.close()
 
 def plain(value):
-    return [list(row.values()) for row in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [list(row.values()) for row in value]
+    return value.tolist() if value.dtype == object else widen(value)
 
 {
-    "outputs": [plain(v) if not hasattr(v, "dtype") or v.dtype != object else v.tolist() for v in outputs],
-    "again": [plain(v) if not hasattr(v, "dtype") or v.dtype != object else v.tolist() for v in again],
+    "outputs": [plain(v) for v in outputs],
+    "again": [plain(v) for v in again],
     "names": names_out, "calls": calls, "explained": explained,
 }
 """
@@ -71,7 +74,7 @@ def run(pyodide: PyodideHost, zoo_model: ZooModel, providers: tuple[str, ...] = 
     return answer
 
 
-SMALL = zoo("torch_mobilenetv2", "torch_bert", "torch_resnet18", "torch_unet", "tf_lstm", "skl_rf_clf", "skl_tfidf_l")
+SMALL = [m for m in zoo() if m.path.stat().st_size < 3_000_000]
 ON_THE_GPU = zoo("torch_mobilenetv2", "torch_resnet18w32_dyn", "torch_bert")
 
 

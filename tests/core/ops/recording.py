@@ -1,0 +1,39 @@
+"""A pytest plugin that keeps what the tests of operators call and what they get: `-p tests.core.ops.recording`.
+
+The calls are repeated in Pyodide, where integers are narrower and the types that NumPy lacks are only bits. The file
+named by the environment variable ONNXLET_RECORD takes them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from onnxlet.errors import UnsupportedError
+from tests.conformance import packing
+from tests.core.ops import calling
+
+_call = calling.call
+_calls: list[bytes] = []
+
+
+def _recorded(operator: str, opset: int, *inputs: Any, **keywords: Any) -> Any:
+    asked = packing.dumps((operator, opset, inputs, keywords))
+    try:
+        result = _call(operator, opset, *inputs, **keywords)
+    except UnsupportedError:  # for want of a package, which says nothing about elsewhere
+        raise
+    except Exception as error:
+        _calls.append(packing.dumps((asked, None, type(error).__name__)))
+        raise
+    _calls.append(packing.dumps((asked, result, None)))
+    return result
+
+
+def pytest_configure() -> None:
+    calling.call = _recorded
+
+
+def pytest_sessionfinish() -> None:
+    Path(os.environ["ONNXLET_RECORD"]).write_bytes(packing.dumps(_calls))

@@ -33,7 +33,7 @@ def i64(*values: Any) -> np.ndarray:
     return np.array(values[0] if len(values) == 1 else values, np.int64)
 
 
-def of(dtype: str, values: Any) -> np.ndarray:
+def of(dtype: Any, values: Any) -> np.ndarray:
     return np.array(values, dtype)
 
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ def test_heads_that_share_keys_and_a_cache():
     numbers = Numbers()
     q, k, v = numbers.f32(2, 5, 16), numbers.f32(2, 5, 8), numbers.f32(2, 5, 8)
     past = numbers.f32(2, 2, 3, 4), numbers.f32(2, 2, 3, 4)
-    heads = {"q_num_heads": 4, "kv_num_heads": 2}
+    heads: dict[str, Any] = {"q_num_heads": 4, "kv_num_heads": 2}
     agrees("Attention", 23, q, k, v, None, *past, outputs=3, **heads)
     y, key, value = call("Attention", 23, q, k, v, None, *past, outputs=3, is_causal=1, **heads)
     assert y.shape == (2, 5, 16)

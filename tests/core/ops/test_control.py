@@ -10,6 +10,7 @@ from tests.core.ops.calling import f32, i64, same
 
 def run(operator, opset, *inputs, outputs=1, output_types=None, **attributes):
     found = registry.find(operator, "", opset)
+    assert found is not None
     given = {"n_outputs": outputs, "output_types": output_types or [None] * outputs}
     generator = found.function(*inputs, **attributes, **{k: given[k] for k in found.injected})
     with pytest.raises(StopIteration) as stop:  # bodies never wait, so the first step is the last

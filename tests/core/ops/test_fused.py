@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,7 @@ def test_fused_conv(name, parameters):
 @pytest.mark.parametrize("name", ["Relu", "LeakyRelu", "Sigmoid", "Tanh"])
 def test_fused_gemm(name):
     numbers = Numbers()
-    options = {"activation_alpha": 0.3} if name == "LeakyRelu" else {}
+    options: dict[str, Any] = {"activation_alpha": 0.3} if name == "LeakyRelu" else {}
     agrees(
         "FusedGemm", 1, numbers.f32(3, 4), numbers.f32(5, 4), numbers.f32(5),
         domain=MICROSOFT, activation=name, transB=1, alpha=0.5, beta=2.0, **options,

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -49,7 +51,9 @@ def test_softmax(kind, axis, version):
     inputs = x, f32(0.05), zero(7), f32(1 / 256), low
     attributes = {"axis": axis, "opset": version}
     (expected,) = onnxruntime_results("QLinearSoftmax", 1, inputs, 1, MICROSOFT, attributes)
-    same(registry.find("QLinearSoftmax", MICROSOFT, 1).function(*inputs, **attributes), expected)
+    softmax = registry.find("QLinearSoftmax", MICROSOFT, 1)
+    assert softmax is not None
+    same(softmax.function(*inputs, **attributes), expected)
 
 
 @pytest.mark.parametrize("channels_last", [0, 1])
@@ -58,7 +62,7 @@ def test_images(kind, channels_last):
     image = random(2, 6, 7, 3) if channels_last else random(2, 3, 6, 7)
     scales = f32(0.1), zero(7), f32(0.08), zero(3)
     options = {"domain": MICROSOFT, "channels_last": channels_last}
-    window = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
+    window: dict[str, Any] = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
     agrees("QLinearAveragePool", 1, image, *scales, **window, **options)
     agrees("QLinearGlobalAveragePool", 1, image, *scales, flips=1, **options)
     weights = numbers.s8(4, 3, 3, 3), f32(0.05), of("int8", 0), f32(3), zero(5), numbers.ints(-99, 99, 4, dtype="int32")
@@ -135,9 +139,8 @@ def test_mat_mul_n_bits(bits, zeros):
         "float": 8 * numbers.f32(n, blocks),
     }[zeros]
     weights = numbers.u8(n, blocks, block * bits // 8), numbers.f32(n, blocks), points, None, numbers.f32(n)
-    agrees(
-        "MatMulNBits", 1, numbers.f32(2, 3, k), *weights, domain=MICROSOFT, K=k, N=n, bits=bits, block_size=block, rtol=1e-3, atol=1e-4,
-    )  # fmt: skip
+    options = {"domain": MICROSOFT, "K": k, "N": n, "bits": bits, "block_size": block, "rtol": 1e-3, "atol": 1e-4}
+    agrees("MatMulNBits", 1, numbers.f32(2, 3, k), *weights, **options)
 
 
 def test_gather_block_quantized():

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ def floats(numbers, count):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_linear_classifier(transform, classes):
     numbers = Numbers()
-    options = {"coefficients": floats(numbers, classes * 4), "intercepts": floats(numbers, classes)}
+    options: dict[str, Any] = {"coefficients": floats(numbers, classes * 4), "intercepts": floats(numbers, classes)}
     options |= {"post_transform": transform, "domain": ML, "outputs": 2}
     x = numbers.f32(9, 4)
     agrees("LinearClassifier", 1, x, classlabels_ints=[5, 7, 9][:classes], **options)
@@ -143,7 +145,9 @@ def test_svm_classifier(kernel, classes, probabilities):
     numbers = Numbers()
     counts = [3, 2, 4][:classes]
     pairs = classes * (classes - 1) // 2
-    options = {"prob_a": [-1.2, -0.5, -0.8][:pairs], "prob_b": [0.1, 0.2, -0.1][:pairs]} if probabilities else {}
+    options: dict[str, Any] = (
+        {"prob_a": [-1.2, -0.5, -0.8][:pairs], "prob_b": [0.1, 0.2, -0.1][:pairs]} if probabilities else {}
+    )
     agrees(
         "SVMClassifier", 1, numbers.f32(9, 4), domain=ML, outputs=2, kernel_type=kernel,
         kernel_params=[0.3, 0.5, 2.0], vectors_per_class=counts, rho=[0.2, -0.3, 0.1][:pairs],

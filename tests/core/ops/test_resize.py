@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,7 @@ def test_nearest(transform, scales, rounding):
 @pytest.mark.parametrize("scales", SCALES)
 def test_interpolation(mode, transform, scales):
     x = Numbers().f32(1, 2, 5, 7)
-    options = {"mode": mode, "coordinate_transformation_mode": transform}
+    options: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": transform}
     agrees("Resize", 11, x, NONE, NONE, i64(1, 2, int(5 * scales[2]), int(7 * scales[3])), **options)
     if transform != "align_corners":  # there onnxruntime rounds the length that a scale gives
         agrees("Resize", 11, x, NONE, f32(scales), **options)
@@ -62,7 +64,7 @@ def test_antialiasing(mode):
 def test_crop_and_resize_takes_the_length_from_the_region():
     x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
     roi = f32(0, 0, 0, 0, 1, 1, 0.5, 0.5)
-    options = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
+    options: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
     # floor(4 * 0.5 * 2) elements, half an element apart: x * 0.5 * (4 - 1) / (4 - 1).
     y = call("Resize", 13, x, roi, f32(1, 1, 2, 2), **options)
     steps = np.arange(4) / 2

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,11 @@ from tests.core.ops.calling import call, f32, i64, same
 from tests.core.ops.oracle import agrees
 
 MICROSOFT = "com.microsoft"
-POOL = {"ngram_counts": [0, 4], "ngram_indexes": [0, 1, 2, 3, 4, 5, 6], "pool_int64s": [2, 3, 5, 4, 5, 6, 7, 8, 6, 7]}
+POOL: dict[str, Any] = {
+    "ngram_counts": [0, 4],
+    "ngram_indexes": [0, 1, 2, 3, 4, 5, 6],
+    "pool_int64s": [2, 3, 5, 4, 5, 6, 7, 8, 6, 7],
+}
 
 
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
@@ -13,7 +19,7 @@ POOL = {"ngram_counts": [0, 4], "ngram_indexes": [0, 1, 2, 3, 4, 5, 6], "pool_in
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 2), (2, 2)])
 def test_tfidf(mode, skip, lengths):
     x = i64([[1, 1, 3, 3, 3, 7], [8, 6, 7, 5, 6, 8]])
-    weights = {} if mode == "TF" else {"weights": [0.5, 1, 2, 3, 4, 5, 6]}
+    weights: dict[str, Any] = {} if mode == "TF" else {"weights": [0.5, 1, 2, 3, 4, 5, 6]}
     low, high = lengths
     options = {"min_gram_length": low, "max_gram_length": high, "max_skip_count": skip, "mode": mode}
     agrees("TfIdfVectorizer", 9, x, **options, **weights, **POOL)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ ML = "ai.onnx.ml"
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
 
 
-def ensemble(numbers, prefix, targets, *, trees=3, depth=2, modes=("BRANCH_LEQ",), positive=False):
+def ensemble(numbers, prefix, targets, *, trees=3, depth=2, modes=("BRANCH_LEQ",), positive=False) -> dict[str, Any]:
     """Attributes of complete trees over five features, whose leaves contribute to all `targets`."""
     keys = ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids")
     nodes = {f"nodes_{key}": [] for key in keys}
@@ -94,7 +96,7 @@ def test_binary_classifier_with_probabilities_of_one_class():
     assert (scores[:, 1] > 0.5).all()
 
 
-SPLIT = {
+SPLIT: dict[str, Any] = {
     "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [1, 0, 0],
     "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_values": [1.0, 0.0, 0.0],
     "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
@@ -122,7 +124,7 @@ def test_thresholds_of_tensors_keep_their_precision():
 def test_other_transforms():
     y = call("TreeEnsembleRegressor", 1, f32([[0, 0]]), domain=ML, post_transform="LOGISTIC", **SPLIT, **LEAVES)
     np.testing.assert_allclose(y, sigmoid(f32([[10]])))
-    attributes = SPLIT | {k.replace("target", "class"): v for k, v in LEAVES.items()}
+    attributes: dict[str, Any] = SPLIT | {k.replace("target", "class"): v for k, v in LEAVES.items()}
     attributes |= {"class_ids": [0, 1], "class_weights": [0.0, 3.0], "classlabels_strings": ["no", "yes", "never"]}
     label, scores = call(
         "TreeEnsembleClassifier", 1, f32([[0, 5]]), domain=ML, outputs=2, post_transform="SOFTMAX_ZERO", **attributes
@@ -131,7 +133,7 @@ def test_other_transforms():
     same(scores, f32([[0, 1, 0]]))  # what is zero stays zero
 
 
-TREE_5 = {
+TREE_5: dict[str, Any] = {
     "tree_roots": [0], "nodes_featureids": [0, 0], "nodes_modes": np.array([6, 0], np.uint8),
     "nodes_splits": np.array([0, 4], np.float32), "nodes_trueleafs": [1, 1], "nodes_truenodeids": [0, 1],
     "nodes_falseleafs": [0, 1], "nodes_falsenodeids": [1, 2], "leaf_targetids": [0, 1, 0],
@@ -143,7 +145,8 @@ TREE_5 = {
 def test_tree_ensemble_with_sets():
     x = f32([[1.2], [3.4], [8], [9]])
     same(call("TreeEnsemble", 5, x, domain=ML, **TREE_5), f32([[1, 0], [0, 10], [1, 0], [100, 0]]))
-    average = call("TreeEnsemble", 5, x, domain=ML, **(TREE_5 | {"tree_roots": [0, 1]}), aggregate_function=0)
+    two: dict[str, Any] = TREE_5 | {"tree_roots": [0, 1]}
+    average = call("TreeEnsemble", 5, x, domain=ML, **two, aggregate_function=0)
     same(average[1], f32(0, 10))
 
 
@@ -172,14 +175,9 @@ def test_malformed_trees_are_refused(changes, message):
 
 
 def test_branches_that_never_end_are_refused():
+    endless: dict[str, Any] = TREE_5 | {"nodes_trueleafs": [0, 1], "nodes_truenodeids": [0, 1]}
     with pytest.raises(ValueError, match="form a cycle"):
-        call(
-            "TreeEnsemble",
-            5,
-            f32([[1.2]]),
-            domain=ML,
-            **(TREE_5 | {"nodes_trueleafs": [0, 1], "nodes_truenodeids": [0, 1]}),
-        )
+        call("TreeEnsemble", 5, f32([[1.2]]), domain=ML, **endless)
 
 
 def test_many_rows_are_walked_in_parts(monkeypatch):

@@ -21,4 +21,5 @@ def prepare(groups: Iterable[str], extras: Iterable[str], title: str) -> Path:
 def test_pyodides() -> None:
     """For the browser tests: a folder `build/pyodide/VERSION` for each release that onnxlet is tested in."""
     for version in pyodide.RELEASES:
-        pyodide.assemble(version, pyodide.packages(version), BUILD / "pyodide" / version)
+        names = pyodide.TESTED if version == pyodide.PINNED else pyodide.PACKAGES
+        pyodide.assemble(version, pyodide.packages(version, names), BUILD / "pyodide" / version)

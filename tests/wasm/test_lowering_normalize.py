@@ -94,4 +94,4 @@ def test_batch_normalization(provider, shape):
 
 def test_batch_normalization_with_computed_statistics_is_refused(provider):
     feeds = {"x": some(2, 3, 4), **{n: np.abs(some(3)) for n in "sbmv"}}
-    assert refusal(provider, node("BatchNormalization", "x s b m v"), feeds) == "its statistics depend on data"
+    assert refusal(provider, node("BatchNormalization", "x s b m v"), feeds) == "its statistics must be constant"

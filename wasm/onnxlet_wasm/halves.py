@@ -19,21 +19,10 @@ from onnxlet.ops.common import to_float32
 from onnxlet.ops.precision import narrow
 from onnxlet.providers.base import Segment, Step
 
+from .derived import Derivations
+
 F32 = np.dtype(np.float32)
 _HALF_TYPES = (10, 16)  # TensorProto.DataType: FLOAT16, BFLOAT16
-
-
-class WidenedTensor(Tensor):
-    """A constant of a 16-bit type as float32. It is converted whenever it is asked for, so that it takes no memory."""
-
-    __slots__ = ("_half",)
-
-    def __init__(self, half: Tensor):
-        super().__init__(F32, half.shape)
-        self._half = half
-
-    def numpy(self) -> np.ndarray:
-        return np.asarray(to_float32(self._half.numpy())).reshape(self.shape)
 
 
 @cache
@@ -54,18 +43,15 @@ def widened_type(type_: TensorType | None) -> TensorType | None:
 
 
 class Halves:
-    """Widens steps and segments; a constant is widened to the same object every time."""
+    """Widens steps and segments."""
 
-    def __init__(self) -> None:
-        self._tensors: dict[int, WidenedTensor] = {}
+    def __init__(self, derivations: Derivations) -> None:
+        self._derivations = derivations
 
     def _tensor(self, tensor: Tensor) -> Tensor:
         if not is_half(tensor.dtype):
             return tensor
-        wide = self._tensors.get(id(tensor))
-        if wide is None:
-            wide = self._tensors[id(tensor)] = WidenedTensor(tensor)
-        return wide
+        return self._derivations.get("wide", (tensor,), F32, tensor.shape, lambda: to_float32(tensor.numpy()))
 
     def _constants(self, constants: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         return {name: self._tensor(tensor) for name, tensor in constants.items()}

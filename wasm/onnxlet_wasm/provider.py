@@ -8,9 +8,10 @@ from typing import Any
 from onnxlet.errors import ProviderError, SessionClosedError
 from onnxlet.providers.base import ProviderInfo, Segment, Step
 
+from .derived import Derivations
 from .engine import Engine
 from .halves import Halves
-from .lowering import Refused, find
+from .lowering import Refused, expanded, expanded_segment, find
 from .memory import Memory
 from .program import Program
 
@@ -24,16 +25,17 @@ class KernelProvider:
 
     def __init__(self, engine: Engine):
         self._memory = Memory(engine)
-        self._halves = Halves()
+        self._derivations = Derivations()
+        self._halves = Halves(self._derivations)
 
     def supports(self, step: Step) -> str | None:
         """`None` if there is a kernel for exactly this step, else why not."""
         try:
-            lowering = find(step.node)
             for name, type_ in zip(step.node.outputs, step.outputs, strict=True):
                 if name and (type_ is None or not type_.concrete):
                     return f"the shape of {name!r} is not known before it is computed"
-            lowering(self._halves.step(step))
+            for part in expanded(self._halves.step(step), self._derivations):
+                find(part.node)(part)
         except Refused as refusal:
             return str(refusal)
         return None
@@ -42,7 +44,8 @@ class KernelProvider:
         """The program of a segment. Raises `LimitError` where memory is exhausted."""
         if self._memory.closed:
             raise SessionClosedError("This session was closed.")
-        return Program(self._memory, self._halves.segment(segment), types=segment.types)
+        steps = expanded_segment(self._halves.segment(segment), self._derivations)
+        return Program(self._memory, steps, types=segment.types)
 
     def wait(self, awaitable: Awaitable[Any]) -> Any:
         raise ProviderError("Kernels run at once: there is nothing to wait for.")

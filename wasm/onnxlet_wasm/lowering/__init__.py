@@ -1,6 +1,7 @@
 """How each operator becomes kernel calls, by family."""
 
 from . import (
+    attention,
     conv,
     conv_transpose,
     elementwise,
@@ -10,15 +11,18 @@ from . import (
     normalize,
     pool,
     quantize,
+    quantized,
     reduce,
     resize,
     rnn,
 )
+from .expansion import expanded, expanded_segment
 from .registry import Refused, find, lower, lowered_operators
 
 FAMILIES = (
-    conv, conv_transpose, elementwise, gemm, index, movement, normalize, pool, quantize, reduce, resize, rnn,
+    attention, conv, conv_transpose, elementwise, gemm, index, movement, normalize, pool, quantize, quantized, reduce,
+    resize, rnn,
 )  # fmt: skip
 """The modules whose import registers the operators."""
 
-__all__ = ["FAMILIES", "Refused", "find", "lower", "lowered_operators"]
+__all__ = ["FAMILIES", "Refused", "expanded", "expanded_segment", "find", "lower", "lowered_operators"]

@@ -79,7 +79,7 @@ def need_constant(step: Step, index: int, what: str) -> np.ndarray:
     """The value of an input that must be known at plan time. Raises `Refused`."""
     value = step.constant(index)
     if value is None:
-        raise Refused(f"its {what} depend on data")
+        raise Refused(f"its {what} must be constant")
     return value
 
 

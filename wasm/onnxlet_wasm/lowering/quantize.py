@@ -13,7 +13,7 @@ from onnxlet.providers.base import Step
 from .. import pieces
 from ..compiler import Compiler, Place
 from ..engine import f32
-from ..layouts import PLAIN, axis_order, size_of
+from ..layouts import PLAIN, axis_order, broadcast_strides, size_of, strides_of
 from .common import (
     F32,
     I8,
@@ -94,47 +94,75 @@ def dynamic_quantize_linear(step: Step) -> Emit:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A matrix (or a stack of matrices as one) times a matrix; inputs are named by their indices."""
+    """A stack of matrices times one, or a stack of matrices; `b` and `b_zero` are indices of inputs.
+
+    `stack` holds, for each product, where its A, B and C begin, in elements.
+    """
 
     m: int
     n: int
     k: int
     b: int
     b_zero: int
+    transposed: bool
+    stack: list[tuple[int, int, int]]
+
+
+LARGEST_STACK = 256
+"""Products of two stacks are recorded one by one."""
 
 
 def _product(step: Step, b: int, b_zero: int) -> Product:
-    """The sizes of input 0 times input `b`. Raises `Refused` for stacks of B."""
+    """The sizes of input 0 times input `b`."""
     need_types(step, (I8, U8), b)
     left, right = shape_of(step, 0), shape_of(step, b)
-    if len(left) < 2 or len(right) != 2:
-        raise Refused("integer products of vectors and stacks have no kernel")
+    if len(left) < 2 or len(right) < 2:
+        raise Refused("integer products of vectors have no kernel")
+    transposed = bool(step.attribute("transB", 0))
+    n = right[-2 if transposed else -1]
     if present(step, b_zero):
         need_types(step, (dtype_of(step, b),), b_zero)
-        if prod(shape_of(step, b_zero)) not in (1, right[1]):
+        if shape_of(step, b_zero) not in ((), (1,), (n,)):
             raise Refused("zero points that do not fit the columns have no kernel")
-    return Product(prod(left[:-1]), right[1], right[0], b, b_zero)
+    k = left[-1]
+    if prod(right[:-2]) == 1:
+        return Product(prod(left[:-1]), n, k, b, b_zero, transposed, [(0, 0, 0)])
+    m = left[-2]
+    batch = np.broadcast_shapes(left[:-2], right[:-2])
+    if prod(batch) > LARGEST_STACK:
+        raise Refused(f"{prod(batch)} integer products in one have no kernel")
+    steps = [
+        broadcast_strides((*left[:-2], m * k), (*batch, 1))[:-1],
+        broadcast_strides((*right[:-2], k * n), (*batch, 1))[:-1],
+        strides_of((*batch, m * n))[:-1],
+    ]
+    stack = [tuple(sum(i * s for i, s in zip(at, t, strict=True)) for t in steps) for at in np.ndindex(*batch)]
+    return Product(m, n, k, b, b_zero, transposed, stack)  # type: ignore[arg-type]
 
 
-def _packed(c: Compiler, p: Product) -> tuple[Place, Place]:
+def _packed(c: Compiler, p: Product, offset: int) -> tuple[Place, Place]:
     """The places of B in panels, and of what its columns are offset by."""
     panels, offsets = pieces.panels(p.n) * pieces.PANEL * 2 * -(-p.k // 2), 4 * pieces.panels(p.n) * pieces.PANEL
     split = panels + 63 & -64
     zeros = prod(shape_of(c.step, p.b_zero)) if present(c.step, p.b_zero) else 0
-    fields = {"type": TYPE_CODES[dtype_of(c.step, p.b)], "step_k": p.n, "step_n": 1, "zeros": zeros, "k": p.k, "n": p.n}
+    step_k, step_n = (1, p.k) if p.transposed else (p.n, 1)
+    fields = {
+        "type": TYPE_CODES[dtype_of(c.step, p.b)], "step_k": step_k, "step_n": step_n, "zeros": zeros, "k": p.k,
+        "n": p.n,
+    }  # fmt: skip
     tensor, zero = c.tensor(p.b), c.tensor(p.b_zero)
     if tensor is None or (zeros and zero is None):
         place = c.temporary(split + offsets)
-        c.emit("pack_b_int8", units=pieces.panels(p.n), b=c.input(p.b), zero=c.input(p.b_zero), panels=place,
+        c.emit("pack_b_int8", units=pieces.panels(p.n), b=c.input(p.b) + offset, zero=c.input(p.b_zero), panels=place,
                offsets=place + split, **fields)  # fmt: skip
         return place, place + split
     at = 0 if zero is None else c.memory.constant(zero)
 
     def pack(raw: int, address: int) -> None:
-        c.memory.engine.call("pack_b_int8", units=pieces.panels(p.n), b=raw, zero=at, panels=address,
+        c.memory.engine.call("pack_b_int8", units=pieces.panels(p.n), b=raw + offset, zero=at, panels=address,
                              offsets=address + split, **fields)  # fmt: skip
 
-    kind = ("int8 panels", None if zero is None else zero.numpy().tobytes())
+    kind = ("int8 panels", p.transposed, offset, None if zero is None else zero.numpy().tobytes())
     address = c.memory.packed(tensor, kind, split + offsets, pack)
     return address, address + split
 
@@ -151,15 +179,16 @@ def _gemm_int8(
     bias: Place = 0,
 ) -> None:
     """Output 0 = A B, int32; or float32, where A has a scale."""
-    panels, offsets = _packed(c, p)
     y = c.output()
     units = pieces.gemm(p.m, p.n)
-    c.emit(
-        "gemm_int8", units=units, grain=grain(units, p.m * p.n * p.k), scratch=24 * (2 * (p.k + 1) + 4), a=a,
-        type=TYPE_CODES[a_type], lda=p.k, a_zero=a_zero, b=panels, offsets=offsets, c=y, ldc=p.n, m=p.m, n=p.n, k=p.k,
-        a_scale=a_scale, b_scale=b_scale, b_scales=b_scales, bias=bias, activation=0, low=f32(-math.inf),
-        high=f32(math.inf),
-    )  # fmt: skip
+    for a_start, b_start, y_start in p.stack:
+        panels, offsets = _packed(c, p, b_start)
+        c.emit(
+            "gemm_int8", units=units, grain=grain(units, p.m * p.n * p.k), scratch=24 * (2 * (p.k + 1) + 4),
+            a=a + a_start, type=TYPE_CODES[a_type], lda=p.k, a_zero=a_zero, b=panels, offsets=offsets,
+            c=y + 4 * y_start, ldc=p.n, m=p.m, n=p.n, k=p.k, a_scale=a_scale, b_scale=b_scale, b_scales=b_scales,
+            bias=bias, activation=0, low=f32(-math.inf), high=f32(math.inf),
+        )  # fmt: skip
 
 
 @lower("MatMulInteger")

@@ -1,0 +1,157 @@
+"""Operators on quantised tensors, which are written out as other operators, against the NumPy definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxlet.ops.registry import find
+
+from .helpers import check, node, refusal
+
+RNG = np.random.default_rng(41)
+MICROSOFT = "com.microsoft"
+
+
+def integers(dtype, *shape: int, low: int | None = None, high: int | None = None) -> np.ndarray:
+    info = np.iinfo(dtype)
+    low, high = (info.min if low is None else low), (info.max if high is None else high)
+    return np.asarray(RNG.integers(low, high + 1, shape), dtype)
+
+
+def scales(*shape: int) -> np.ndarray:
+    return np.asarray(RNG.uniform(0.01, 0.03, shape), np.float32)
+
+
+def definition(operator: str, version: int = 21, domain: str = ""):
+    found = find(operator, domain, version)
+    assert found is not None, operator
+    return {operator: found.function}
+
+
+CONVOLUTIONS = [
+    (3, 8, 1, (3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    (16, 16, 1, (3, 3), {"pads": [1, 1, 1, 1]}),
+    (8, 12, 1, (1, 1), {}),
+    (8, 8, 8, (3, 3), {"pads": [1, 1, 1, 1]}),
+    (6, 9, 3, (3, 3), {"auto_pad": "SAME_UPPER"}),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("types", [(np.uint8, np.int8), (np.uint8, np.uint8), (np.int8, np.int8)], ids=str)
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_qlinear_conv(provider, case, types, per_channel):
+    channels, outputs, groups, kernel, attributes = case
+    count = (outputs,) if per_channel else ()
+    constants = {
+        "xs": scales(), "xz": integers(types[0]), "w": integers(types[1], outputs, channels // groups, *kernel),
+        "ws": scales(*count), "wz": integers(types[1], *count), "ys": np.array(5, np.float32),
+        "yz": integers(types[0], low=100, high=120), "b": integers(np.int32, outputs, low=-1000, high=1000),
+    }  # fmt: skip
+    one = node("QLinearConv", "x xs xz w ws wz ys yz b", group=groups, **attributes)
+    feeds = {"x": integers(types[0], 2, channels, 10, 11)}
+    check(provider, one, feeds, constants, references=definition("QLinearConv"), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_conv_integer(provider, case):
+    channels, outputs, groups, kernel, attributes = case
+    constants = {"w": integers(np.int8, outputs, channels // groups, *kernel), "z": integers(np.uint8)}
+    one = node("ConvInteger", "x w z", group=groups, **attributes)
+    feeds = {"x": integers(np.uint8, 2, channels, 10, 11)}
+    check(provider, one, feeds, constants, references=definition("ConvInteger"), atol=0, rtol=0)
+
+
+def test_sums_that_float32_can_not_hold_are_refused(provider):
+    constants = {"w": np.full((2, 600, 1, 1), 127, np.int8)}
+    reason = refusal(provider, node("ConvInteger", "x w"), {"x": integers(np.uint8, 1, 600, 2, 2)}, constants,
+                     definition("ConvInteger"))  # fmt: skip
+    assert "not exact" in (reason or "")
+
+
+@pytest.mark.parametrize("shapes", [((4, 20), (20, 9)), ((2, 3, 20), (20, 9)), ((2, 4, 20), (2, 20, 9))], ids=str)
+@pytest.mark.parametrize("per_column", [False, True])
+@pytest.mark.parametrize("computed", [False, True])
+def test_qlinear_matmul(provider, shapes, per_column, computed):
+    count = (9,) if per_column and len(shapes[1]) == 2 else ()
+    constants = {
+        "as": scales(), "az": integers(np.uint8), "bs": scales(*count), "bz": integers(np.int8, *count),
+        "ys": np.array(2, np.float32), "yz": integers(np.uint8),
+    }  # fmt: skip
+    feeds = {"a": integers(np.uint8, *shapes[0])}
+    (feeds if computed else constants)["b"] = integers(np.int8, *shapes[1])
+    one = node("QLinearMatMul", "a as az b bs bz ys yz")
+    check(provider, one, feeds, constants, references=definition("QLinearMatMul"), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("quantizes", [False, True])
+@pytest.mark.parametrize("per_column", [False, True])
+def test_q_gemm(provider, quantizes, per_column):
+    count = (9,) if per_column else ()
+    constants = {
+        "as": scales(), "az": integers(np.uint8), "b": integers(np.int8, 9, 20), "bs": scales(*count),
+        "bz": integers(np.int8, *count), "c": integers(np.int32, 9, low=-500, high=500),
+    }  # fmt: skip
+    if quantizes:
+        constants |= {"ys": np.array(2, np.float32), "yz": integers(np.uint8)}
+    names = " ".join(["a as az b bs bz c", *(["ys yz"] if quantizes else [])])
+    one = node("QGemm", names, domain=MICROSOFT, version=1, transB=1, alpha=1.0)
+    check(provider, one, {"a": integers(np.uint8, 5, 20)}, constants,
+          references=definition("QGemm", 1, MICROSOFT), atol=1 if quantizes else 1e-4)  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
+def test_qlinear_binary(provider, operator):
+    constants = {
+        "as": scales(), "az": integers(np.uint8), "bs": scales(), "bz": integers(np.uint8), "cs": scales(),
+        "cz": integers(np.uint8),
+    }  # fmt: skip
+    feeds = {"a": integers(np.uint8, 2, 3, 4), "b": integers(np.uint8, 3, 1)}
+    one = node(operator, "a as az b bs bz cs cz", domain=MICROSOFT, version=1)
+    check(provider, one, feeds, constants, references=definition(operator, 1, MICROSOFT), atol=1)
+
+
+@pytest.mark.parametrize(("operator", "attributes", "shape"), [
+    ("QLinearSigmoid", {}, (2, 7)), ("QLinearLeakyRelu", {"alpha": 0.1}, (2, 7)),
+    ("QLinearAveragePool", {"kernel_shape": [2, 2], "strides": [2, 2]}, (1, 3, 6, 8)),
+    ("QLinearGlobalAveragePool", {}, (2, 3, 5, 5)),
+])  # fmt: skip
+def test_qlinear_unary(provider, operator, attributes, shape):
+    constants = {"xs": scales(), "xz": integers(np.uint8), "ys": scales(), "yz": integers(np.uint8)}
+    one = node(operator, "x xs xz ys yz", domain=MICROSOFT, version=1, **attributes)
+    check(provider, one, {"x": integers(np.uint8, *shape)}, constants, atol=1,
+          references=definition(operator, 1, MICROSOFT))  # fmt: skip
+
+
+@pytest.mark.parametrize("opset", [11, 13])
+def test_qlinear_softmax(provider, opset):
+    function = definition("QLinearSoftmax", 1, MICROSOFT)["QLinearSoftmax"]
+    constants = {
+        "xs": scales(),
+        "xz": integers(np.uint8),
+        "ys": np.array(1 / 256, np.float32),
+        "yz": np.zeros((), np.uint8),
+    }
+    one = node("QLinearSoftmax", "x xs xz ys yz", domain=MICROSOFT, version=1, axis=1, opset=opset)
+    check(provider, one, {"x": integers(np.uint8, 2, 3, 5)}, constants, references={"QLinearSoftmax": function}, atol=1)
+
+
+def test_qlinear_concat(provider):
+    constants = {"ys": scales(), "yz": integers(np.uint8), "bs": scales(), "bz": integers(np.uint8)}
+    one = node("QLinearConcat", "ys yz a ys yz b bs bz", domain=MICROSOFT, version=1, axis=1)
+    feeds = {"a": integers(np.uint8, 2, 3, 4), "b": integers(np.uint8, 2, 5, 4)}
+    check(provider, one, feeds, constants, references=definition("QLinearConcat", 1, MICROSOFT), atol=1)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8], ids=lambda t: t.__name__)
+def test_max_pool_of_bytes(provider, dtype):
+    one = node("MaxPool", "x", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    check(provider, one, {"x": integers(dtype, 1, 4, 6, 7)}, references=definition("MaxPool"))
+
+
+def test_scales_by_data_are_refused(provider):
+    feeds = {"x": integers(np.uint8, 2, 3), "xs": scales(), "xz": integers(np.uint8), "ys": scales()}
+    one = node("QLinearSigmoid", "x xs xz ys", domain=MICROSOFT, version=1)
+    reason = refusal(provider, one, feeds, references=definition("QLinearSigmoid", 1, MICROSOFT))
+    assert reason == "its scale must be constant"

@@ -1,0 +1,158 @@
+"""Operators that are made of other operators: a function writes them out as steps, and those are lowered.
+
+@expand("BiasSoftmax", domain="com.microsoft")
+def bias_softmax(e):
+    total = e.binary("Add", e.input(0), e.input(1))
+    e.add("Softmax", [total], output=e.output(), axis=-1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from onnxlet.graph.ir import Node, TensorType
+from onnxlet.model.tensors import Tensor
+from onnxlet.providers.base import Segment, Step
+
+from ..derived import Derivations
+from .common import F32, present
+from .registry import Refused
+
+VERSION = 21
+"""The opset that the written-out steps are in."""
+
+
+class Expansion:
+    """A step being written out. Values are names, as in a graph."""
+
+    def __init__(self, step: Step, derivations: Derivations):
+        self.step = step
+        self.steps: list[Step] = []
+        self.constants: dict[str, Tensor] = {}
+        self._derivations = derivations
+        self._types: dict[str, TensorType] = {}
+        names = step.node.outputs
+        self._prefix = next(n for n in names if n)
+        self._numbers = 0
+        for name, type_ in zip(step.node.inputs, step.inputs, strict=True):
+            if name and type_ is not None:
+                self._types[name] = type_
+        self.constants.update(step.constants)
+
+    def input(self, index: int) -> str:
+        """The name of an input of the step; empty where it is absent."""
+        return self.step.node.inputs[index] if present(self.step, index) else ""
+
+    def output(self, index: int = 0) -> str:
+        """The name of an output of the step; empty where nobody wants it."""
+        names = self.step.node.outputs
+        return names[index] if index < len(names) else ""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._types[name].dims
+
+    def literal(self, value: Any, dtype: np.dtype = F32) -> str:
+        """A small constant."""
+        array = np.asarray(value, dtype)
+        key = ("literal", array.tobytes(), array.dtype.str, array.shape)
+        return self._constant(self._derivations.get(key, (), dtype, array.shape, lambda: array))
+
+    def derived(self, key: Hashable, indices: Sequence[int], shape: tuple[int, ...], compute: Any) -> str:
+        """A float32 constant computed from the inputs at `indices`, which are constants: `compute(*values)`."""
+        sources = []
+        for i in indices:
+            tensor = self.step.constants.get(self.input(i))
+            if tensor is None:
+                raise Refused(f"input {i} must be constant")
+            sources.append(tensor)
+        return self._constant(
+            self._derivations.get(key, tuple(sources), F32, shape, lambda: compute(*(t.numpy() for t in sources)))
+        )
+
+    def _constant(self, tensor: Tensor) -> str:
+        name = self._new_name()
+        self.constants[name] = tensor
+        self._types[name] = TensorType(tensor.dtype, tensor.shape)
+        return name
+
+    def _new_name(self) -> str:
+        self._numbers += 1
+        return f"{self._prefix}#{self._numbers}"
+
+    def add(
+        self,
+        operator: str,
+        inputs: Sequence[str],
+        shape: Sequence[int] | None = None,
+        *,
+        dtype: np.dtype = F32,
+        output: str = "",
+        domain: str = "",
+        version: int = VERSION,
+        **attributes: Any,
+    ) -> str:
+        """Write a step with one output, of the shape of the first input unless given. Returns the output's name:
+        `output`, or a new one."""
+        name = output or self._new_name()
+        type_ = TensorType(dtype, tuple(self.shape(inputs[0]) if shape is None else shape))
+        self._types[name] = type_
+        node = Node(operator, list(inputs), [name], attributes, domain, version, self.step.node.label)
+        known = {n: self.constants[n] for n in inputs if n in self.constants}
+        types = [self._types[n] if n else None for n in inputs]
+        self.steps.append(Step(node, types, [type_], known))
+        return name
+
+    # What several operators are made of
+
+    def reshape(self, x: str, shape: Sequence[int], output: str = "") -> str:
+        return self.add("Reshape", [x], shape, dtype=self._type(x), output=output)
+
+    def transpose(self, x: str, order: Sequence[int], output: str = "") -> str:
+        shape = [self.shape(x)[a] for a in order]
+        return self.add("Transpose", [x], shape, dtype=self._type(x), output=output, perm=list(order))
+
+    def _type(self, name: str) -> np.dtype:
+        dtype = self._types[name].dtype
+        assert dtype is not None
+        return dtype
+
+    def binary(self, operator: str, a: str, b: str, output: str = "", dtype: np.dtype = F32) -> str:
+        shape = np.broadcast_shapes(self.shape(a), self.shape(b))
+        return self.add(operator, [a, b], shape, output=output, dtype=dtype)
+
+
+Expand = Callable[[Expansion], None]
+_EXPANSIONS: dict[tuple[str, str], Expand] = {}
+
+
+def expand(*names: str, domain: str = "") -> Callable[[Expand], Expand]:
+    """Register the decorated function for the operators `names` of `domain`, whatever their version."""
+
+    def register(function: Expand) -> Expand:
+        for name in names:
+            _EXPANSIONS[domain, name] = function
+        return function
+
+    return register
+
+
+def expanded(step: Step, derivations: Derivations) -> list[Step]:
+    """The steps that a step is made of; itself alone if it is not written out. Raises `Refused`."""
+    function = _EXPANSIONS.get((step.node.domain, step.node.op_type))
+    if function is None:
+        return [step]
+    expansion = Expansion(step, derivations)
+    function(expansion)
+    if expansion.steps == [step]:
+        return [step]
+    return [s for inner in expansion.steps for s in expanded(inner, derivations)]
+
+
+def expanded_segment(segment: Segment, derivations: Derivations) -> Segment:
+    """The segment with all its steps written out."""
+    steps = [s for step in segment.steps for s in expanded(step, derivations)]
+    return replace(segment, steps=steps)

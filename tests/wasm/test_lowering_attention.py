@@ -67,8 +67,9 @@ def test_attention_with_projection(provider, mask, attributes):
 
 @pytest.mark.parametrize("inputs", ["q k v", "q k v b", "q k v b m", "q k v - - s", "q k v b - - pk pv"])
 def test_multi_head_attention(provider, inputs):
-    values = {"q": some(2, 3, 16), "k": some(2, 5, 16), "v": some(2, 5, 16), "b": some(48), "s": some(1, 4, 3, 5),
-              "m": (RNG.random((2, 5)) > 0.3).astype(np.int32), "pk": some(2, 4, 2, 4), "pv": some(2, 4, 2, 4)}  # fmt: skip
+    values = {n: some(2, 5, 16) for n in ("k", "v")} | {n: some(2, 4, 2, 4) for n in ("pk", "pv")}
+    values |= {"q": some(2, 3, 16), "b": some(48), "s": some(1, 4, 3, 5)}
+    values["m"] = (RNG.random((2, 5)) > 0.3).astype(np.int32)
     outputs = "y nk nv" if "pk" in inputs else "y"
     one = node("MultiHeadAttention", inputs, outputs, domain=MICROSOFT, version=1, num_heads=4)
     feeds = {n: values[n] for n in one.inputs if n}

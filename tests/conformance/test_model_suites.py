@@ -1,9 +1,10 @@
-"""The standard's suites of small models that come as files: `simple`, `pytorch-converted` and `pytorch-operator`."""
+"""The standard's suites of models that come as files: `simple`, `pytorch-converted`, `pytorch-operator`, `light`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx.backend.test
 import pytest
@@ -44,3 +45,17 @@ def test_suite(kind, run):
     assert len(cases) >= COUNTS[kind]
     failed = suite.failures(cases, run)
     assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted((DATA / "light").glob("*.onnx")), ids=lambda path: path.stem)
+def test_light(path):
+    """Classifiers whose weights are constants; the input counts from 0 to 1, as in the standard's own runner."""
+    data = path.read_bytes()
+    graph = onnx.load_model_from_string(data).graph
+    shape = [d.dim_value for d in graph.input[0].type.tensor_type.shape.dim]
+    proto = onnx.TensorProto()
+    proto.ParseFromString(path.with_name(f"{path.stem}_output_0.pb").read_bytes())
+    size = np.prod(shape)
+    x = (np.arange(size).reshape(shape) / size).astype(np.float32)
+    suite.check(suite.Case(path.stem, data, [([x], [suite.plain(proto)])], 1e-3, 1e-7), suite.run_session)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...model.dtypes import is_extended
+from ..activation_table import activation as activation_named
 from ..common import check_axis, to_float32
 from ..precision import narrow
 from ..registry import op
+from .layers import root_mean_square
 
 MICROSOFT = "com.microsoft"
 
@@ -134,3 +136,84 @@ def mat_mul_bnb4(
     scale = np.repeat(to_float32(absmax), block_size)[: N * K]
     weights = (table[codes] * scale).reshape(N, K)
     return narrow(np.matmul(to_float32(a), weights.T if transB else weights), a.dtype)
+
+
+def projections(
+    a: np.ndarray,
+    skip: np.ndarray | None,
+    norm_scale: np.ndarray | None,
+    layers: list[tuple[np.ndarray, np.ndarray, np.ndarray | None, int]],
+    K: int,
+    bits: int,
+    block_size: int,
+    epsilon: float,
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Several products by MatMulNBits of A (plus `skip`), normalised if there is a scale for that; and that sum.
+
+    Layers are weights, scales, bias and number of outputs.
+    """
+    total = a if skip is None else narrow(to_float32(a) + to_float32(skip), a.dtype)
+    shared = to_float32(total)
+    if norm_scale is not None:
+        shared, _ = root_mean_square(shared, (a.ndim - 1,), epsilon)
+        shared = shared * to_float32(norm_scale)
+    results = [
+        mat_mul_n_bits(shared, weights, scales, None, None, bias, K=K, N=n, bits=bits, block_size=block_size)
+        for weights, scales, bias, n in layers
+    ]
+    return results, total
+
+
+@op("MatMulNBitsQkv", domain=MICROSOFT)
+def mat_mul_n_bits_qkv(
+    a: np.ndarray,
+    skip: np.ndarray | None,
+    norm_scale: np.ndarray,
+    q_b: np.ndarray,
+    q_scales: np.ndarray,
+    q_bias: np.ndarray | None,
+    k_b: np.ndarray,
+    k_scales: np.ndarray,
+    k_bias: np.ndarray | None,
+    v_b: np.ndarray,
+    v_scales: np.ndarray,
+    v_bias: np.ndarray | None = None,
+    *,
+    K: int,
+    Nkv: int,
+    Nq: int,
+    accuracy_level: int = 0,
+    bits: int = 4,
+    block_size: int,
+    epsilon: float = 1e-6,
+):
+    """Queries, keys and values of one normalised input; also the input plus `skip`."""
+    layers = [(q_b, q_scales, q_bias, Nq), (k_b, k_scales, k_bias, Nkv), (v_b, v_scales, v_bias, Nkv)]
+    results, total = projections(a, skip, norm_scale, layers, K, bits, block_size, epsilon)
+    return (*(narrow(y, a.dtype) for y in results), total)
+
+
+@op("MatMulNBitsMlp", domain=MICROSOFT)
+def mat_mul_n_bits_mlp(
+    a: np.ndarray,
+    skip: np.ndarray | None,
+    norm_scale: np.ndarray | None,
+    gate_b: np.ndarray,
+    gate_scales: np.ndarray,
+    gate_bias: np.ndarray | None,
+    up_b: np.ndarray,
+    up_scales: np.ndarray,
+    up_bias: np.ndarray | None = None,
+    *,
+    K: int,
+    N: int,
+    accuracy_level: int = 0,
+    activation: str,
+    bits: int = 4,
+    block_size: int,
+    epsilon: float = 1e-5,
+):
+    """activation(gate) * up of one input, normalised or not; also the input plus `skip`."""
+    layers = [(gate_b, gate_scales, gate_bias, N), (up_b, up_scales, up_bias, N)]
+    (gate, up), total = projections(a, skip, norm_scale, layers, K, bits, block_size, epsilon)
+    return narrow(activation_named(activation)(gate) * up, a.dtype), total

@@ -1,0 +1,212 @@
+"""Mixtures of experts: every token goes through the few layers that its router prefers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ..activations import gelu, relu, sigmoid, softmax, swish
+from ..common import to_float32
+from ..precision import narrow
+from ..registry import op
+from .blockwise import unpack_bits
+
+MICROSOFT = "com.microsoft"
+
+
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    return gelu(x, approximate="tanh")
+
+
+ACTIVATIONS = {
+    "relu": relu,
+    "gelu": gelu_tanh,  # in experts GELU is the approximation
+    "silu": swish,
+    "relu2": lambda x: np.square(relu(x)),
+    "identity": lambda x: x,
+}
+
+
+def routing(logits: np.ndarray, k: int, normalize: int, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The k experts of each token, and their shares of its result.
+
+    Shares are softmax over all experts, or over the chosen ones if they are to be normalised; or given `weights`.
+    """
+    if not 1 <= k <= logits.shape[1]:
+        raise ValueError(f"k is {k}, of {logits.shape[1]} experts")
+    chosen = np.argsort(-logits, axis=1, kind="stable")[:, :k]
+    if weights is not None:
+        shares = np.take_along_axis(weights, chosen, axis=1)
+        return chosen, shares / shares.sum(axis=1, keepdims=True) if normalize else shares
+    if normalize:
+        return chosen, softmax(np.take_along_axis(logits, chosen, axis=1))
+    return chosen, np.take_along_axis(softmax(logits), chosen, axis=1)
+
+
+def swi_glu(
+    gate: np.ndarray, linear: np.ndarray, alpha: float, beta: float, limit: float | None, after: int
+) -> np.ndarray:
+    """gate * sigmoid(alpha * gate) * (linear + beta), both clamped to the limit (the gate from above alone)."""
+    if limit is not None:
+        linear = np.clip(linear, -limit, limit)
+        if not after:
+            gate = np.minimum(gate, limit)
+    activated = gate * sigmoid(alpha * gate)
+    if limit is not None and after:
+        activated = np.minimum(activated, limit)
+    return activated * (linear + beta)
+
+
+def mixture(
+    x: np.ndarray,
+    router_probs: np.ndarray,
+    layers: list[tuple[np.ndarray | None, np.ndarray | None]],
+    router_weights: np.ndarray | None,
+    activation_alpha: float,
+    activation_beta: float,
+    activation_type: str,
+    k: int,
+    normalize_routing_weights: int,
+    swiglu_fusion: int,
+    swiglu_limit: float | None,
+    swiglu_limit_after_activation: int,
+    use_sparse_mixer: int,
+) -> np.ndarray:
+    """`layers` are weights (experts, outputs, inputs) and biases of the first, the second and the gate's layer."""
+    if use_sparse_mixer:
+        raise UnsupportedError("experts chosen by the sparse mixer are not implemented")
+    if activation_type not in (*ACTIVATIONS, "swiglu", "geglu"):
+        raise ValueError(f"activation_type is {activation_type!r}; known are {', '.join(ACTIVATIONS)}, swiglu, geglu")
+    tokens = to_float32(x).reshape(-1, x.shape[-1])
+    chosen, shares = routing(to_float32(router_probs), k, normalize_routing_weights, to_float32(router_weights))
+
+    def apply(layer: int, expert: int, inputs: np.ndarray) -> np.ndarray:
+        weights, bias = layers[layer]
+        assert weights is not None
+        y = np.matmul(inputs, weights[expert].T)
+        return y if bias is None else y + to_float32(bias)[expert]
+
+    result = np.zeros_like(tokens)
+    for expert in np.unique(chosen):
+        row, rank = np.nonzero(chosen == expert)
+        first = apply(0, expert, tokens[row])
+        if activation_type in ("swiglu", "geglu"):
+            if swiglu_fusion == 1:
+                gate, linear = first[:, ::2], first[:, 1::2]
+            elif swiglu_fusion == 2:
+                gate, linear = np.split(first, 2, axis=1)
+            else:
+                gate, linear = first, apply(2, expert, tokens[row])
+            if activation_type == "geglu":
+                hidden = gelu_tanh(gate) * linear
+            else:
+                hidden = swi_glu(
+                    gate, linear, activation_alpha, activation_beta, swiglu_limit, swiglu_limit_after_activation
+                )
+        else:
+            hidden = ACTIVATIONS[activation_type](first)
+            if layers[2][0] is not None:
+                hidden = hidden * apply(2, expert, tokens[row])
+        result[row] += apply(1, expert, hidden) * shares[row, rank][:, None]
+    return narrow(result.reshape(x.shape), x.dtype)
+
+
+@op("MoE", domain=MICROSOFT)
+def moe(
+    x: np.ndarray,
+    router_probs: np.ndarray,
+    fc1_weights: np.ndarray,
+    fc1_bias: np.ndarray | None,
+    fc2_weights: np.ndarray,
+    fc2_bias: np.ndarray | None = None,
+    fc3_weights: np.ndarray | None = None,
+    fc3_bias: np.ndarray | None = None,
+    *,
+    activation_alpha: float = 1.0,
+    activation_beta: float = 0.0,
+    activation_type: str = "relu",
+    k: int = 1,
+    normalize_routing_weights: int = 0,
+    swiglu_fusion: int = 0,
+    swiglu_limit: float | None = None,
+    swiglu_limit_after_activation: int = 0,
+    use_sparse_mixer: int = 0,
+):
+    weights = [to_float32(w) for w in (fc1_weights, fc2_weights, fc3_weights)]
+    return mixture(
+        x, router_probs, list(zip(weights, (fc1_bias, fc2_bias, fc3_bias), strict=True)), None, activation_alpha,
+        activation_beta, activation_type, k, normalize_routing_weights, swiglu_fusion, swiglu_limit,
+        swiglu_limit_after_activation, use_sparse_mixer,
+    )  # fmt: skip
+
+
+def expert_weights(
+    packed: np.ndarray | None, scales: np.ndarray | None, zero_points: np.ndarray | None, bits: int, block_size: int
+) -> np.ndarray | None:
+    """Weights (experts, outputs, inputs) from integers packed along the inputs, with a scale per row or block."""
+    if packed is None or packed.size == 0:
+        return None
+    if scales is None:
+        raise ValueError("quantised experts need scales")
+    inputs = packed.shape[2] * 8 // bits
+    scale = to_float32(scales).reshape(*packed.shape[:2], -1)
+    block = block_size if block_size > 0 else inputs
+    values = unpack_bits(packed, bits, inputs).astype(np.float32)
+    if zero_points is None:
+        values -= 1 << (bits - 1)
+    else:
+        zeros = unpack_bits(zero_points.reshape(*packed.shape[:2], -1), bits, scale.shape[2]).astype(np.float32)
+        values -= np.repeat(zeros, block, axis=2)[:, :, :inputs]
+    return values * np.repeat(scale, block, axis=2)[:, :, :inputs]
+
+
+@op("QMoE", domain=MICROSOFT)
+def q_moe(
+    x: np.ndarray,
+    router_probs: np.ndarray,
+    fc1_weights: np.ndarray,
+    fc1_scales: np.ndarray | None,
+    fc1_bias: np.ndarray | None,
+    fc2_weights: np.ndarray,
+    fc2_scales: np.ndarray | None = None,
+    fc2_bias: np.ndarray | None = None,
+    fc3_weights: np.ndarray | None = None,
+    fc3_scales: np.ndarray | None = None,
+    fc3_bias: np.ndarray | None = None,
+    fc1_zero_points: np.ndarray | None = None,
+    fc2_zero_points: np.ndarray | None = None,
+    fc3_zero_points: np.ndarray | None = None,
+    router_weights: np.ndarray | None = None,
+    *,
+    accuracy_level: int = 0,
+    activation_alpha: float = 1.0,
+    activation_beta: float = 0.0,
+    activation_type: str = "relu",
+    block_size: int = 0,
+    expert_weight_bits: int = 4,
+    fc1_expert_weight_bits: int | None = None,
+    fc2_expert_weight_bits: int | None = None,
+    fc3_expert_weight_bits: int | None = None,
+    k: int = 1,
+    normalize_routing_weights: int = 0,
+    quant_type: str = "int",
+    swiglu_fusion: int = 0,
+    swiglu_limit: float | None = None,
+    swiglu_limit_after_activation: int = 0,
+    use_sparse_mixer: int = 0,
+    weights_prepacked: int = -1,
+):
+    """MoE whose experts' weights are integers of 2, 4 or 8 bits."""
+    if quant_type != "int":
+        raise UnsupportedError(f"experts quantised as {quant_type!r} are not implemented")
+    layers = []
+    for weights, scales, bias, zeros, bits in (
+        (fc1_weights, fc1_scales, fc1_bias, fc1_zero_points, fc1_expert_weight_bits),
+        (fc2_weights, fc2_scales, fc2_bias, fc2_zero_points, fc2_expert_weight_bits),
+        (fc3_weights, fc3_scales, fc3_bias, fc3_zero_points, fc3_expert_weight_bits),
+    ):
+        layers.append((expert_weights(weights, scales, zeros, bits or expert_weight_bits, block_size), bias))
+    return mixture(
+        x, router_probs, layers, router_weights, activation_alpha, activation_beta, activation_type, k,
+        normalize_routing_weights, swiglu_fusion, swiglu_limit, swiglu_limit_after_activation, use_sparse_mixer,
+    )  # fmt: skip

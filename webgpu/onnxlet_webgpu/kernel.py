@@ -144,10 +144,13 @@ class Kernel:
         )
 
 
-def flat_body(statements: str, count: int | None = None) -> str:
-    """The body of a kernel with one invocation per output element `i`, whatever way the dispatch is split."""
-    bound = "arrayLength(&y)" if count is None else f"{count}u"
-    return f"let i = gid.x + gid.y * groups.x * {WORKGROUP}u;\nif (i >= {bound}) {{ return; }}\n" + statements.strip(
+def flat_body(statements: str, count: str = "arrayLength(&y)") -> str:
+    """The body of a kernel with `count` invocations, numbered `i`, whatever way the dispatch is split.
+
+    The default is one invocation per output element. The count is not a number in the text, so that batches of every
+    size share a shader.
+    """
+    return f"let i = gid.x + gid.y * groups.x * {WORKGROUP}u;\nif (i >= {count}) {{ return; }}\n" + statements.strip(
         "\n"
     )
 

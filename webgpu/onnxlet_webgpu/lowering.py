@@ -193,8 +193,10 @@ class Lowering:
         """Add an elementwise operator."""
         out = out or self.output()
         m = Map(tuple(operands), expression, out.shape, out.element)
-        inputs = ", ".join("number" if o.text is not None else f"{o.element}{list(o.shape)}" for o in operands)
-        title = f"{self.step.node.operator}({inputs}) -> {out.element}{list(out.shape)}"
+        inputs = ", ".join(
+            "number" if o.text is not None else self._shown(o.element, o.shape, o.value) for o in operands
+        )
+        title = f"{self.step.node.operator}({inputs}) -> {self._shown(out.element, out.shape, out.value)}"
         self.emit(elementwise_kernel(title, out.value, m, self.target.max_groups))
 
     def alias(self, out: Tensor, source: Tensor) -> None:
@@ -203,8 +205,14 @@ class Lowering:
 
     def title(self, *tensors: Tensor, note: str = "") -> str:
         """The first line of a shader: the operator, its operands' types and what is special about it."""
-        types = ", ".join(f"{t.element}{list(t.shape)}" for t in tensors)
+        types = ", ".join(self._shown(t.element, t.shape, t.value) for t in tensors)
         return f"{self.step.node.operator}({types})" + (f" {note}" if note else "")
+
+    def _shown(self, element: str, shape: tuple[int, ...], value: str) -> str:
+        """A type in a title. The first dimension of what is computed is left out: shaders rarely depend on it."""
+        if len(shape) < 2 or value in self.step.constants or value in self.derived:
+            return f"{element}{list(shape)}"
+        return f"{element}[*, {', '.join(map(str, shape[1:]))}]"
 
     def _tensor(self, name: str, type_: TensorType | None, what: str, kinds: tuple[str, ...]) -> Tensor:
         if not name or type_ is None:

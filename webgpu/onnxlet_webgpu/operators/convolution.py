@@ -50,8 +50,8 @@ def emit_conv(n: Lowering) -> None:
     pointwise = g.kernel == (1, 1) and g.strides == (1, 1) and g.begins == (0, 0) and g.sizes == g.out_sizes
     if pointwise and group == 1:
         pixels = prod(g.sizes)
-        a = Matrix(w.value, w.size, channels, 1, (x.shape[0],), (0,))
-        b = Matrix(x.value, x.size, pixels, 1, (x.shape[0],), (channels * pixels,))
+        a = Matrix(w.value, w.size, channels, 1)
+        b = Matrix(x.value, x.size, pixels, 1, f"batch * {channels * pixels}u", channels * pixels % 4 == 0)
         emit_product(n, Product(a, b, filters, pixels, channels, x.shape[0]), out, title)
     elif group == 1 and _worth_tiles(n, g, channels, filters):
         n.emit(_implicit(n, x, w, out, g, title))
@@ -169,7 +169,8 @@ def _direct(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, group: in
     count = x.shape[0] * group * blocks * oh * strips
     size = group * blocks * block * channels * taps
     reads = [Binding("x", x.value, "f32", x.size), Binding("w", weights, element, size // (4 if block > 1 else 1))]
-    body = flat_body("\n".join(lines), count)
+    image, blocks_of_image = filters * group * oh * ow, group * blocks * oh * strips
+    body = flat_body("\n".join(lines), f"arrayLength(&y) / {image}u * {blocks_of_image}u")
     groups = flat_groups(count, n.target.max_groups)
     return Kernel(title + " direct", reads, out.value, out.shape, "f32", body, groups)
 

@@ -11,7 +11,7 @@ Three shaders compute the same product; the device decides which.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -19,42 +19,65 @@ import numpy as np
 
 from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups
 from ..lowering import INTERNAL, MICROSOFT, Lowering, Tensor, lowering
-from ..wgsl import contiguous_strides, index_expression, literal
+from ..wgsl import broadcast_strides, index_expression, literal
 from .activations import apply_activation
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """How an operand of a product lies in its buffer: element (row, column) of matrix `batch` is at
-    ``batch(b) + row * row_stride + column * column_stride``."""
+    ``base + row * row_stride + column * column_stride``, where `base` is WGSL text of `batch`.
+
+    `aligned` says whether the base is always a multiple of four.
+    """
 
     value: str
     count: int
     row_stride: int
     column_stride: int
-    batch_dims: tuple[int, ...] = ()
-    batch_strides: tuple[int, ...] = ()
-
-    def base(self) -> str:
-        """Text of the first element's index in matrix `batch`."""
-        return index_expression(self.batch_dims, self.batch_strides, 0, "batch")
+    base: str = "0u"
+    aligned: bool = True
 
     def vectorised(self, along: int) -> bool:
         """Whether four neighbours along rows (0) or columns (1) can be read as one vec4."""
         other, own = (self.column_stride, self.row_stride) if along == 0 else (self.row_stride, self.column_stride)
-        return own == 1 and other % 4 == 0 and self.count % 4 == 0 and all(s % 4 == 0 for s in self.batch_strides)
+        return own == 1 and other % 4 == 0 and self.count % 4 == 0 and self.aligned
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``batch`` products of an `m` × `k` with a `k` × `n` matrix, written row-major one after another."""
+    """Products of `m` × `k` with `k` × `n` matrices, written row-major one after another: `batch` of them, or, where
+    that is `None`, a single one."""
 
     a: Matrix
     b: Matrix
     m: int
     n: int
     k: int
-    batch: int
+    batch: int | None = None
+
+    # The number of rows of a single product, and of products in a batch, are not numbers in the shaders' text: they
+    # follow from the size of the output, so that other sizes share the shader.
+
+    @property
+    def height(self) -> str:
+        """Text of the number of rows."""
+        return f"{self.m}u" if self.batch is not None else f"(arrayLength(&y) / {self.n}u)"
+
+    def within(self, count: int) -> str:
+        """Text that takes the remainder by a number of blocks of one matrix; nothing if there is one matrix only."""
+        return f" % {count}u" if self.batch is not None else ""
+
+    def quotient(self, index: str, count: int) -> str:
+        """Text of the number of the matrix that a block belongs to."""
+        return f"{index} / {count}u" if self.batch is not None else "0u"
+
+    def blocks(self, rows: int, columns: int) -> str:
+        """Text of the number of blocks of `rows` by `columns` in all the matrices."""
+        across = -(-self.n // columns)
+        if self.batch is not None:
+            return f"arrayLength(&y) / {self.m * self.n}u * {-(-self.m // rows) * across}u"
+        return f"({self.height} + {rows - 1}u) / {rows}u * {across}u"
 
 
 def emit_product(n: Lowering, p: Product, out: Tensor, title: str) -> None:
@@ -91,14 +114,14 @@ def registers_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
     row_blocks, column_blocks = -(-p.m // rows), -(-p.n // columns)
     lines = [
         f"let column = i % {column_blocks}u * {columns}u;",
-        f"let row = i / {column_blocks}u % {row_blocks}u * {rows}u;",
-        f"let batch = i / {column_blocks * row_blocks}u;",
-        f"let a_base = {p.a.base()};",
-        f"let b_base = {p.b.base()};",
+        f"let row = i / {column_blocks}u{p.within(row_blocks)} * {rows}u;",
+        f"let batch = {p.quotient('i', row_blocks * column_blocks)};",
+        f"let a_base = {p.a.base};",
+        f"let b_base = {p.b.base};",
     ]
     for r in range(rows):
         # A block that reaches over the edge reads the last row again and doesn't store it.
-        clamped = f"min(row + {r}u, {p.m - 1}u)" if p.m % rows else f"(row + {r}u)"
+        clamped = f"min(row + {r}u, {p.height} - 1u)" if p.m % rows else f"(row + {r}u)"
         place = _place("a_base", (clamped, p.a.row_stride))
         lines.append(f"var a{r} = ({place}) / 4u;" if a_vector else f"var a{r} = {place};")
     if b_vector:
@@ -134,17 +157,17 @@ def registers_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
         f"for (var e = 0u; e < {rows * columns}u; e++) {{",
         f"    let r = row + e / {columns}u;",
         f"    let c = column + e % {columns}u;",
-        f"    if (r < {p.m}u && c < {p.n}u) {{",
-        f"        store((batch * {p.m}u + r) * {p.n}u + c, results[e / 4u][e % 4u]);",
+        f"    if (r < {p.height} && c < {p.n}u) {{",
+        f"        store((batch * {p.height} + r) * {p.n}u + c, results[e / 4u][e % 4u]);",
         "    }",
         "}",
     ]
-    count = p.batch * row_blocks * column_blocks
+    count = (p.batch or 1) * row_blocks * column_blocks
     reads = [
         Binding("a", p.a.value, "vec4<f32>" if a_vector else "f32", p.a.count // (4 if a_vector else 1)),
         Binding("b", p.b.value, "vec4<f32>" if b_vector else "f32", p.b.count // (4 if b_vector else 1)),
     ]
-    body = flat_body("\n".join(lines), count)
+    body = flat_body("\n".join(lines), p.blocks(rows, columns))
     return Kernel(title + " in registers", reads, out.value, out.shape, "f32", body, flat_groups(count, limit))
 
 
@@ -158,7 +181,7 @@ def matrix_load(name: str, matrix: Matrix) -> str:
     place = _place("base", ("row", matrix.row_stride), ("column", matrix.column_stride))
     return (
         f"fn load_{name}(batch: u32, row: u32, column: u32) -> f32 {{\n"
-        f"    let base = {matrix.base()};\n    return {name}[{place}];\n}}"
+        f"    let base = {matrix.base};\n    return {name}[{place}];\n}}"
     )
 
 
@@ -177,10 +200,11 @@ def tiled_kernel(
     )
     body = f"""
 let tile = wid.x + wid.y * groups.x;
-if (tile >= {p.batch * row_tiles * column_tiles}u) {{ return; }}
+if (tile >= {p.blocks(TILE, TILE)}) {{ return; }}
+let height = {p.height};
 let column0 = tile % {column_tiles}u * {TILE}u;
-let row0 = tile / {column_tiles}u % {row_tiles}u * {TILE}u;
-let batch = tile / {column_tiles * row_tiles}u;
+let row0 = tile / {column_tiles}u{p.within(row_tiles)} * {TILE}u;
+let batch = {p.quotient("tile", column_tiles * row_tiles)};
 let tx = lane % 16u * 4u;
 let ty = lane / 16u * 4u;
 var c: array<vec4<f32>, 4>;
@@ -189,7 +213,7 @@ for (var k0 = 0u; k0 < {p.k}u; k0 += {DEPTH}u) {{
         let ak = e % {DEPTH}u;
         let ar = e / {DEPTH}u;
         var av = 0.0;
-        if (row0 + ar < {p.m}u && k0 + ak < {p.k}u) {{ av = load_a(batch, row0 + ar, k0 + ak); }}
+        if (row0 + ar < height && k0 + ak < {p.k}u) {{ av = load_a(batch, row0 + ar, k0 + ak); }}
         tile_a[ak * {TILE}u + ar] = av;
         let bk = e / {TILE}u;
         let bc = e % {TILE}u;
@@ -212,11 +236,11 @@ for (var r = 0u; r < 4u; r++) {{
     for (var s = 0u; s < 4u; s++) {{
         let row = row0 + ty + r;
         let column = column0 + tx + s;
-        if (row < {p.m}u && column < {p.n}u) {{ store(batch * {p.m * p.n}u + row * {p.n}u + column, c[r][s]); }}
+        if (row < height && column < {p.n}u) {{ store((batch * height + row) * {p.n}u + column, c[r][s]); }}
     }}
 }}
 """
-    groups = flat_groups(p.batch * row_tiles * column_tiles, limit, 1)
+    groups = flat_groups((p.batch or 1) * row_tiles * column_tiles, limit, 1)
     return Kernel(
         title + " in tiles", list(reads), out.value, out.shape, "f32", body, groups, (256, 1, 1), declarations
     )
@@ -227,7 +251,7 @@ def vector_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
     column_groups = -(-p.n // 8)
     body = f"""
 let group = wid.x + wid.y * groups.x;
-if (group >= {p.batch * column_groups}u) {{ return; }}
+if (group >= arrayLength(&y) / {p.n}u * {column_groups}u) {{ return; }}
 let batch = group / {column_groups}u;
 let column = group % {column_groups}u * 8u + lane % 8u;
 var total = 0.0;
@@ -245,7 +269,7 @@ if (lane < 8u && column < {p.n}u) {{
 }}
 """
     declarations = "\n".join([matrix_load("a", p.a), matrix_load("b", p.b), "var<workgroup> partial: array<f32, 64>;"])
-    groups = flat_groups(p.batch * column_groups, limit, 1)
+    groups = flat_groups((p.batch or 1) * column_groups, limit, 1)
     return Kernel(title + " one row", bindings(p), out.value, out.shape, "f32", body, groups, (64, 1, 1), declarations)
 
 
@@ -287,12 +311,14 @@ def emit_matmul(n: Lowering, trans_a: bool = False, trans_b: bool = False) -> No
     batch_dims = np.broadcast_shapes(a_batch, b_batch)
 
     def batched(matrix: Matrix, own: tuple[int, ...], rows: int, cols: int) -> Matrix:
-        padded = (1,) * (len(batch_dims) - len(own)) + own
-        strides = [s * rows * cols for s in contiguous_strides(padded)]
-        strides = [0 if d == 1 else s for d, s in zip(padded, strides, strict=True)]
-        return Matrix(matrix.value, matrix.count, matrix.row_stride, matrix.column_stride, batch_dims, tuple(strides))
+        if not batch_dims:
+            return matrix
+        strides = [s * rows * cols for s in broadcast_strides(own, batch_dims)]
+        base = index_expression(batch_dims, strides, 0, "batch")
+        return replace(matrix, base=base, aligned=rows * cols % 4 == 0)
 
-    product = Product(batched(a, a_batch, m, k), batched(b, b_batch, k, columns), m, columns, k, prod(batch_dims))
+    left, right = batched(a, a_batch, m, k), batched(b, b_batch, k, columns)
+    product = Product(left, right, m, columns, k, prod(batch_dims) if batch_dims else None)
     emit_product(n, product, out, n.title(a_tensor, b_tensor, note="transposed " if trans_a or trans_b else ""))
 
 

@@ -124,7 +124,7 @@ def concat(n: Lowering) -> None:
         x = n.input(number, *MOVED)
         part = x.shape[axis] * inner
         place = f"i / {part}u * {whole}u + i % {part}u + {start}u" if part != whole else "i"
-        body = flat_body(f"store({place}, x[i]);", x.size)
+        body = flat_body(f"store({place}, x[i]);", "arrayLength(&x)")
         groups = flat_groups(x.size, n.target.max_groups)
         title = n.title(x, out, note=f"to {place}")
         n.emit(

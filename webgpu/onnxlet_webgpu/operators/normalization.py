@@ -52,7 +52,7 @@ def emit_rows(
     at = "base + j" if stride == 1 else f"base + j * {stride}u"
     loop = f"for (var j = {first}; j < {length}u; j += {step}u) {{\n    let at = {at};\n    let value = {load};\n   "
     row = "wid.x + wid.y * groups.x" if wide else f"gid.x + gid.y * groups.x * {WORKGROUP}u"
-    head = f"let row = {row};\nif (row >= {rows}u) {{ return; }}\nlet base = {base};\n"
+    head = f"let row = {row};\nif (row >= arrayLength(&y) / {length}u) {{ return; }}\nlet base = {base};\n"
     body = head + statements.strip("\n").replace("each {", loop)
     groups = flat_groups(rows, n.target.max_groups, 1 if wide else WORKGROUP)
     n.emit(

@@ -91,10 +91,10 @@ def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[in
     title = n.title(x, note=f"over axes {axes}")
     groups = flat_groups(out.size, n.target.max_groups, 1 if wide else WORKGROUP)
     if wide:
-        head = ["let o = wid.x + wid.y * groups.x;", f"if (o >= {out.size}u) {{ return; }}"]
+        head = ["let o = wid.x + wid.y * groups.x;", "if (o >= arrayLength(&y)) { return; }"]
         lines = [*head, *body, f"if (lane == 0u) {{ {store} }}"]
     else:
-        head = [f"let o = gid.x + gid.y * groups.x * {WORKGROUP}u;", f"if (o >= {out.size}u) {{ return; }}"]
+        head = [f"let o = gid.x + gid.y * groups.x * {WORKGROUP}u;", "if (o >= arrayLength(&y)) { return; }"]
         lines = [*head, *body, store]
     n.emit(
         Kernel(title, [x.binding("x")], out.value, out.shape, out.element, "\n".join(lines), groups,

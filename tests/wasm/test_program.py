@@ -287,3 +287,16 @@ def test_results_are_the_callers_own(provider):
     result = program.run([x])[0]
     program.run([x + 1])
     np.testing.assert_array_equal(result, values["y"])
+
+
+def test_weights_that_are_computed_from_constants_are_computed_once(provider):
+    nodes = [node("Cast", "q", "f", to=1), node("Mul", "f s", "w"), node("Gemm", "x w", "y"), node("Abs", "w", "z")]
+    constants = {"q": RNG.integers(-100, 100, (8, 6)).astype(np.int8), "s": some(1, 6)}
+    program = check(provider, nodes, {"x": some(3, 8)}, constants, outputs=["y", "z"], rtol=1e-4, atol=1e-4)
+    assert program.kernels == ["gemm", "unary"]
+
+
+def test_constants_that_are_outputs_are_computed_by_kernels(provider):
+    nodes = [node("Cast", "q", "f", to=1), node("Mul", "f x", "y")]
+    program = check(provider, nodes, {"x": some(2, 3)}, {"q": np.ones((2, 3), np.int8)}, outputs=["f", "y"])
+    assert program.kernels == ["cast", "binary"]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onnxlet.execution.numpy_steps import fold
 from onnxlet.graph.ir import TensorType
 from onnxlet.model.tensors import Tensor
 from onnxlet.providers.base import Segment, Step
@@ -21,6 +22,14 @@ from .layouts import LAST, PLAIN, same_in_both, size_of, strides_of
 from .memory import Memory
 
 NEVER = 1 << 62
+
+FOLDED = frozenset(
+    {
+        "Add", "Cast", "CastLike", "Concat", "DequantizeLinear", "Div", "Expand", "Flatten", "Identity", "Mul", "Neg",
+        "Pow", "Reciprocal", "Reshape", "Slice", "Sqrt", "Squeeze", "Sub", "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+"""Operators that are applied to weights."""
 
 COPY_GRAIN = 16384
 """Elements whose copy is worth a thread."""
@@ -100,6 +109,7 @@ class Compiler:
         self.words_buffer = Buffer(0)
         self.word_list: list[int] = []
         self._word_places: dict[tuple[int, ...], Ref] = {}
+        self._folded: dict[str, Tensor] = {}
         self.step: Step = None  # type: ignore[assignment]
         self._types: dict[str, TensorType] = dict(segment.types)
         self._remaining: dict[str, int] = {}
@@ -159,7 +169,7 @@ class Compiler:
         """The tensor of a constant that no step computes, else `None`."""
         if name in self.places:
             return None
-        return self.segment.constants.get(name) or self.step.constants.get(name)
+        return self._folded.get(name) or self.segment.constants.get(name) or self.step.constants.get(name)
 
     def tensor(self, index: int) -> Tensor | None:
         """The constant tensor behind input `index`, or `None`."""
@@ -236,6 +246,36 @@ class Compiler:
         self.operations.append(Operation(kernel, units, grain, scratch, fields, self.step.node.label))
 
     # Values
+
+    def folded(self, step: Step) -> bool:
+        """Whether the step computes a constant from constants. If so its output is one from now on, computed by its
+        NumPy definition when it is placed or packed, once for all programs of the session.
+
+        The executor folds what is small; what it leaves are mostly weights stored in a smaller type than they have.
+        """
+        names, outputs = step.node.inputs, step.node.outputs
+        if (
+            step.node.op_type not in FOLDED
+            or step.node.domain
+            or len(outputs) != 1
+            or outputs[0] in self.segment.outputs
+        ):
+            return False
+        self.step = step
+        sources = [self.constant(name) for name in names if name]
+        type_ = step.outputs[0]
+        if not sources or None in sources or type_ is None or type_.dtype is None:
+            return False
+        known = {name: self.constant(name) for name in names if name}
+
+        def compute() -> np.ndarray:
+            return fold(step.node, {name: tensor.numpy() for name, tensor in known.items() if tensor is not None})[0]
+
+        key = ("folded", step.node.op_type, step.node.version, repr(sorted(step.node.attributes.items())), tuple(names))
+        tensor = self.memory.derivations.get(key, tuple(sources), type_.dtype, type_.dims, compute)  # type: ignore[arg-type]
+        self._folded[outputs[0]] = tensor
+        self._types[outputs[0]] = type_
+        return True
 
     def begin(self, step: Step) -> None:
         self.step = step

@@ -9,6 +9,7 @@ import numpy as np
 from onnxlet.model.tensors import Tensor
 
 from .arena import aligned
+from .derived import Derivations
 from .engine import Engine
 from .layouts import PLAIN, to_layout
 
@@ -18,6 +19,7 @@ class Memory:
 
     def __init__(self, engine: Engine):
         self.engine = engine
+        self.derivations = Derivations()
         self.closed = False
         self.arena = 0
         self.arena_size = 0

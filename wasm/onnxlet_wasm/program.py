@@ -67,6 +67,8 @@ class Program:
         """Compile `segment`, without 16-bit floats. `types` are those that its values have outside."""
         compiler = Compiler(memory, segment)
         for step in segment.steps:
+            if compiler.folded(step):
+                continue
             emit = find(step.node)(step)
             compiler.begin(step)
             emit(compiler)

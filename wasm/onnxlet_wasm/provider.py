@@ -8,7 +8,6 @@ from typing import Any
 from onnxlet.errors import ProviderError, SessionClosedError
 from onnxlet.providers.base import ProviderInfo, Segment, Step
 
-from .derived import Derivations
 from .engine import Engine
 from .halves import Halves
 from .lowering import Refused, expanded, expanded_segment, find
@@ -25,7 +24,7 @@ class KernelProvider:
 
     def __init__(self, engine: Engine):
         self._memory = Memory(engine)
-        self._derivations = Derivations()
+        self._derivations = self._memory.derivations
         self._halves = Halves(self._derivations)
 
     def supports(self, step: Step) -> str | None:

@@ -69,6 +69,9 @@ def test_resizing_channels_is_refused(provider):
 
 
 TRANSPOSED = [
+    (4, 1, 1, (5, 7), (2, 2), {"strides": [2, 2]}),
+    (6, 6, 3, (5, 7), (3, 2), {"strides": [3, 2]}),
+    (4, 8, 1, (6,), (4,), {"strides": [4]}),
     (4, 6, 1, (5, 7), (2, 2), {"strides": [2, 2]}),
     (4, 6, 1, (5, 7), (3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]}),
     (4, 3, 1, (5, 4), (4, 3), {"strides": [2, 3], "pads": [1, 0, 1, 2], "dilations": [1, 2]}),

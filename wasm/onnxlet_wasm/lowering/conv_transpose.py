@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from onnxlet.ops.conv import transposed_pads
 from onnxlet.providers.base import Step
 
 from .. import pieces
 from ..compiler import Compiler, Place
-from ..layouts import LAST
-from .common import NO_ACTIVATION, grain, need_float32, output_shape, shape_of, text
+from ..layouts import LAST, strides_of
+from .common import NO_ACTIVATION, grain, need_float32, output_shape, present, shape_of, text
+from .copies import copy_block
 from .gemm import activation_fields, gemm_call
 from .registry import Emit, Refused, lower
 
@@ -42,15 +45,27 @@ def conv_transpose(step: Step) -> Emit:
     groups, (batch, channels), per_group = step.attribute("group", 1), shape[:2], weights[1]
     depth, taps = channels // groups, prod(kernel)
     columns, pixels = taps * per_group, batch * prod(shape[2:])
+    apart = not any(begin) and list(kernel) == strides and prod(dilations) == 1
+    apart = apart and list(target[2:]) == [n * s for n, s in zip(shape[2:], strides, strict=True)]
 
     def emit(c: Compiler) -> None:
         panels = _packed(c, groups, depth, per_group, taps)
         x, y = c.input(0, LAST), c.output(0, LAST)
         parts = c.temporary(4 * pixels * groups * columns)
         panel_bytes = pieces.packed_size(depth, columns)
+        simple = apart and (c.tensor(2) is not None or not present(step, 2))
         for g in range(groups):
+            bias = _tiled_bias(c, g, per_group, taps) if simple and present(step, 2) else 0
             gemm_call(c, x + 4 * g * depth, channels, panels + g * panel_bytes, parts + 4 * g * columns,
-                      groups * columns, pixels, columns, depth, 0, 0, 0, NO_ACTIVATION)  # fmt: skip
+                      groups * columns, pixels, columns, depth, bias, 0, 0, NO_ACTIVATION)  # fmt: skip
+        if simple:
+            # Windows that do not overlap are only to be put side by side.
+            lengths = (batch, sizes["h"], sizes["kh"], sizes["w"], sizes["kw"], groups, per_group)
+            pixel = groups * columns
+            source = (sizes["h"] * sizes["w"] * pixel, sizes["w"] * pixel, sizes["kw"] * per_group, pixel, per_group,
+                      columns, 1)  # fmt: skip
+            copy_block(c, parts, source, y, strides_of(lengths), lengths, 4)
+            return
         rows = batch * sizes["oh"]
         c.emit(
             "gather_windows", units=rows, grain=grain(rows, pixels * groups * columns), parts=parts, bias=c.input(2),
@@ -58,6 +73,17 @@ def conv_transpose(step: Step) -> Emit:
         )  # fmt: skip
 
     return emit
+
+
+def _tiled_bias(c: Compiler, group: int, outputs: int, taps: int) -> int:
+    """A group's bias, once per tap."""
+    tensor = c.tensor(2)
+    assert tensor is not None
+
+    def tile() -> np.ndarray:
+        return np.tile(tensor.numpy()[group * outputs : (group + 1) * outputs], taps)
+
+    return c.computed(("tiled bias", group, taps), tile, c.step.node.inputs[2])
 
 
 def _packed(c: Compiler, groups: int, depth: int, outputs: int, taps: int) -> Place:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+from onnxlet import InferenceSession
 from onnxlet.errors import SessionClosedError
 from onnxlet_wasm.program import Program, ResidentValue
 from onnxlet_wasm.provider import create
@@ -300,3 +303,21 @@ def test_constants_that_are_outputs_are_computed_by_kernels(provider):
     nodes = [node("Cast", "q", "f", to=1), node("Mul", "f x", "y")]
     program = check(provider, nodes, {"x": some(2, 3)}, {"q": np.ones((2, 3), np.int8)}, outputs=["f", "y"])
     assert program.kernels == ["cast", "binary"]
+
+
+@pytest.mark.parametrize("operator", ["Floor", "Sign", "Greater", "Cast"])
+def test_operators_that_jump_see_rounded_halves(operator):
+    # sigmoid(11.6) is 0.99999, which is 1 as a float16.
+    inputs = ["s", "one"] if operator == "Greater" else ["s"]
+    attributes: dict[str, Any] = {"to": 7} if operator == "Cast" else {}
+    nodes = [helper.make_node("Sigmoid", ["x"], ["s"]), helper.make_node(operator, inputs, ["y"], **attributes)]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1])],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.array(0.9995, np.float16), "one")],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    (y,) = InferenceSession(made.SerializeToString()).run(None, {"x": np.array([11.6], np.float16)})
+    assert y.tolist() == [1]

@@ -3,6 +3,8 @@ rounded where they leave it.
 
 In between nothing is rounded, as in other runtimes that compute half precision on a CPU: results are at least as close
 to the exact ones as those of rounding after every operator, and a sum above 65504 that later shrinks stays finite.
+Operators that jump (comparisons, floor, a cast to integers) are left to NumPy, which sees rounded values: 0.99999 is 1
+as a float16, and 0 as the integer below it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,14 @@ F32 = np.dtype(np.float32)
 _HALF_TYPES = (10, 16)  # TensorProto.DataType: FLOAT16, BFLOAT16
 
 
+_JUMPS = frozenset(
+    {
+        "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Floor", "Ceil", "Round", "Sign", "Mod", "ArgMax",
+        "ArgMin", "TopK", "Hardmax",
+    }
+)  # fmt: skip
+
+
 @cache
 def is_half(dtype: np.dtype) -> bool:
     return dtype != STRING and element_type_of(dtype) in _HALF_TYPES
@@ -40,6 +50,16 @@ def widened_type(type_: TensorType | None) -> TensorType | None:
     if type_ is None or type_.dtype is None or not is_half(type_.dtype):
         return type_
     return TensorType(F32, type_.shape)
+
+
+def jumps(step: Step) -> bool:
+    """Whether the step's result jumps where a 16-bit input changes by less than its last place."""
+    if not any(t is not None and t.dtype is not None and is_half(t.dtype) for t in step.inputs):
+        return False
+    if step.node.op_type in ("Cast", "CastLike"):
+        output = step.outputs[0]
+        return output is None or output.dtype is None or not (output.dtype.kind == "f" or is_half(output.dtype))
+    return step.node.op_type in _JUMPS
 
 
 class Halves:

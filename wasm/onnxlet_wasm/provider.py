@@ -9,7 +9,7 @@ from onnxlet.errors import ProviderError, SessionClosedError
 from onnxlet.providers.base import ProviderInfo, Segment, Step
 
 from .engine import Engine
-from .halves import Halves
+from .halves import Halves, jumps
 from .lowering import Refused, expanded, expanded_segment, find
 from .memory import Memory
 from .program import Program
@@ -33,6 +33,8 @@ class KernelProvider:
             for name, type_ in zip(step.node.outputs, step.outputs, strict=True):
                 if name and (type_ is None or not type_.concrete):
                     return f"the shape of {name!r} is not known before it is computed"
+            if jumps(step):
+                return "it tells 16-bit floats apart by their last place, and kernels keep more than that"
             for part in expanded(self._halves.step(step), self._derivations):
                 find(part.node)(part)
         except Refused as refusal:

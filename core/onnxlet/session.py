@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from . import download, providers, rewrites
 from .errors import FeedError, MissingOperatorsError, ModelError, ProviderError, SessionClosedError
 from .execution.executor import GraphExecutor, drive, drive_async
@@ -144,13 +146,13 @@ class InferenceSession:
         del run_options
         feeds, outputs = self._prepare(output_names, input_feed)
         with self._turn():
-            return drive(self._choose(feeds).run(feeds, outputs))
+            return _own(drive(self._choose(feeds).run(feeds, outputs)), feeds)
 
     async def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> list[Any]:
         """Like `run`, but waits for a device without blocking. Overlapping calls take turns."""
         feeds, outputs = self._prepare(output_names, input_feed)
         async with self._async_turn():
-            return await drive_async(self._choose(feeds).run(feeds, outputs))
+            return _own(await drive_async(self._choose(feeds).run(feeds, outputs)), feeds)
 
     def _prepare(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]
@@ -265,6 +267,20 @@ class InferenceSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _own(outputs: list[Any], feeds: Mapping[str, Any]) -> list[Any]:
+    """Outputs that belong to the caller: contiguous, writable, and no views of the feeds, the model or each other."""
+    seen: list[np.ndarray] = [v for v in feeds.values() if isinstance(v, np.ndarray)]
+    owned = []
+    for value in outputs:
+        if isinstance(value, np.ndarray):
+            plain = value.flags.c_contiguous and value.flags.writeable
+            if not plain or any(np.may_share_memory(value, other) for other in seen):
+                value = value.copy()
+            seen.append(value)
+        owned.append(value)
+    return owned
 
 
 def check_operators(graph: Graph) -> None:

@@ -213,6 +213,27 @@ def test_outputs_may_be_inputs_or_constants():
     np.testing.assert_array_equal(z, Y)
 
 
+def test_outputs_belong_to_the_caller():
+    made = model(
+        [
+            node("Identity", ["x"], ["same"]),
+            node("Identity", ["w"], ["constant"]),
+            node("Transpose", ["x"], ["turned"]),
+            node("Expand", ["x", "shape"], ["expanded"]),
+        ],
+        [("x", FLOAT, [2, 2])],
+        [("same", FLOAT, [2, 2]), ("constant", FLOAT, [2]), ("turned", FLOAT, [2, 2]), ("expanded", FLOAT, [3, 2, 2])],
+        {"w": Y, "shape": np.array([3, 2, 2])},
+    )
+    x = X.copy()
+    session = onnxlet.InferenceSession(made)
+    for output in session.run(None, {"x": x}):
+        assert output.flags.c_contiguous
+        output += 1
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(session.run(["constant"], {"x": x})[0], Y)
+
+
 def test_branches_take_values_from_around_them():
     def branch(operator: str):
         return graph([node(operator, ["x", "w"], ["b"])], [], [("b", FLOAT, ["n"])])

@@ -71,7 +71,11 @@ class Call:
             elif isinstance(value, list) and value and isinstance(value[0], Graph):
                 value = [body(graph) for graph in value]
             self.keywords[name] = value
-        injected = {"n_outputs": self.n_outputs, "output_types": list(output_types), "opset": node.version}
+        injected = {
+            "n_outputs": self.n_outputs,
+            "output_types": list(output_types),
+            "body_types": [graph.types.get(name) for graph in node.subgraphs() for name in graph.outputs],
+        }
         self.keywords.update((name, injected[name]) for name in operator.injected)
 
     def __call__(self, values: Sequence[Any]) -> Generator[Any, Any, list[Any]]:

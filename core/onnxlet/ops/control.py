@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import LimitError
+from ..graph.ir import TensorType, Type
 from .common import zeros
 from .registry import op
 
@@ -29,18 +30,25 @@ def condition(value: Any, what: str) -> bool:
     return bool(array.reshape(()))
 
 
-def stacked(parts: Sequence[np.ndarray], dtype: np.dtype | None, axis: int = 0) -> np.ndarray:
-    """A scan output: what the iterations gave, along a new axis. Without any iteration it is empty."""
+def stacked(parts: Sequence[np.ndarray], declared: Type | None, axis: int = 0) -> np.ndarray:
+    """A scan output: what the iterations gave, along a new axis.
+
+    Without any iteration it is empty, of the type that the body declares for an element; dimensions that the body
+    leaves open are 0.
+    """
     if not parts:
-        return zeros((0,), np.dtype(np.float32) if dtype is None else dtype)
+        known = declared if isinstance(declared, TensorType) else TensorType(None, None)
+        shape = [d if isinstance(d, int) else 0 for d in known.shape or ()]
+        shape.insert(axis if axis >= 0 else len(shape) + 1 + axis, 0)
+        return zeros(shape, np.dtype(np.float32) if known.dtype is None else known.dtype)
     shapes = {p.shape for p in parts}
     if len(shapes) > 1:
         raise ValueError(f"a scan output changes its shape between iterations: {sorted(shapes)[:4]}")
     return np.stack(parts, axis=axis)
 
 
-def type_at(output_types: Sequence[np.dtype | None], i: int) -> np.dtype | None:
-    return output_types[i] if i < len(output_types) else None
+def type_at(types: Sequence[Type | None], i: int) -> Type | None:
+    return types[i] if i < len(types) else None
 
 
 @op("If")
@@ -56,7 +64,7 @@ def loop(
     *initial: Any,
     body: Body,
     n_outputs: int,
-    output_types: Sequence[np.dtype | None],
+    body_types: Sequence[Type | None],
 ) -> Results:
     """Runs the body `m` times, or while `cond`; returns the carried values and the stacked scan outputs."""
     trips = None if m is None else int(np.asarray(m).reshape(-1)[0])
@@ -78,7 +86,7 @@ def loop(
         i += 1
     if i == 0:
         scans = [[] for _ in range(n_outputs - len(initial))]
-    stacks = [stacked(parts, type_at(output_types, len(initial) + k)) for k, parts in enumerate(scans)]
+    stacks = [stacked(parts, type_at(body_types, 1 + len(initial) + k)) for k, parts in enumerate(scans)]
     return (*carried, *stacks)
 
 
@@ -122,7 +130,7 @@ def scan_8(
     num_scan_inputs: int,
     directions: Sequence[int] | None = None,
     n_outputs: int,
-    output_types: Sequence[np.dtype | None],
+    body_types: Sequence[Type | None],
 ) -> Results:
     """Axis 0 of all inputs is a batch, whose members are scanned along axis 1, each to its own length."""
     n_states = len(inputs) - num_scan_inputs
@@ -146,9 +154,9 @@ def scan_8(
         rows = []
         for collected in outputs:
             parts = collected[k] if collected else []
-            row = stacked(parts, type_at(output_types, n_states + k))
+            row = stacked(parts, type_at(body_types, n_states + k))
             if len(parts) < longest:  # beyond a sequence's end there is zero
-                element = next((c[k][0].shape for c in outputs if c), ())
+                element = next((c[k][0].shape for c in outputs if c), row.shape[1:])
                 filled = zeros((longest, *element), row.dtype)
                 if parts:
                     filled[: len(parts)] = row
@@ -168,7 +176,7 @@ def scan_9(
     scan_output_axes: Sequence[int] | None = None,
     scan_output_directions: Sequence[int] | None = None,
     n_outputs: int,
-    output_types: Sequence[np.dtype | None],
+    body_types: Sequence[Type | None],
 ) -> Results:
     n_states = len(inputs) - num_scan_inputs
     if num_scan_inputs < 1 or n_states < 0:
@@ -181,7 +189,7 @@ def scan_9(
     output_axes = scan_output_axes or [0] * len(collected)
     output_reverse = scan_output_directions or [0] * len(collected)
     outputs = [
-        stacked(parts[::-1] if back else parts, type_at(output_types, n_states + k), axis)
+        stacked(parts[::-1] if back else parts, type_at(body_types, n_states + k), axis)
         for k, (parts, axis, back) in enumerate(zip(collected, output_axes, output_reverse, strict=True))
     ]
     return (*states, *outputs)

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from onnxlet.errors import LimitError
+from onnxlet.graph.ir import TensorType
 from onnxlet.ops import control, registry
 from tests.core.ops.calling import f32, i64, same
 
 
-def run(operator, opset, *inputs, outputs=1, output_types=None, **attributes):
+def run(operator, opset, *inputs, outputs=1, body_types=(), **attributes):
     found = registry.find(operator, "", opset)
     assert found is not None
-    given = {"n_outputs": outputs, "output_types": output_types or [None] * outputs}
+    given = {"n_outputs": outputs, "body_types": body_types}
     generator = found.function(*inputs, **attributes, **{k: given[k] for k in found.injected})
     with pytest.raises(StopIteration) as stop:  # bodies never wait, so the first step is the last
         next(generator)
@@ -54,10 +55,18 @@ def test_loop_modes():
         sums = np.cumsum([1, *range(trips)])
         same(total, i64(sums[-1]))
         same(doubled, 2 * sums[:-1])
-    assert run("Loop", 11, i64(5), np.array(False), start, body=STEP, outputs=2, output_types=[None, np.dtype("i8")])[
-        1
-    ].shape == (0,)
     assert run("Loop", 11, i64(0), None, start, body=STEP, outputs=2)[0] is start
+
+
+def test_no_iteration_gives_no_elements_of_the_declared_type():
+    types = [None, None, TensorType(np.dtype(np.int64), (2, "n"))]
+    _, scanned = run("Loop", 11, i64(5), np.array(False), i64(1), body=STEP, outputs=2, body_types=types)
+    same(scanned, np.zeros((0, 2, 0), np.int64))
+    nothing = np.zeros((0, 3), np.float32)
+    _, scanned = run(
+        "Scan", 9, i64(1), nothing, body=STEP, num_scan_inputs=1, outputs=2, body_types=types[1:], scan_output_axes=[-1]
+    )
+    same(scanned, np.zeros((2, 0, 0), np.int64))
 
 
 def test_loop_is_bounded(monkeypatch):

@@ -92,7 +92,7 @@ def _compute(node: Node, values: Sequence[Value | None]) -> list[Value | None]:
     if operator is None or sum(v.size for v in values if v is not None) > MAX_SIZE:
         return unknown
     keywords = {k: v for k, v in node.attributes.items() if k in operator.attributes}
-    given = {"n_outputs": len(node.outputs), "output_types": [None] * len(node.outputs), "opset": node.version}
+    given = {"n_outputs": len(node.outputs), "output_types": [None] * len(node.outputs), "body_types": []}
     keywords.update((k, given[k]) for k in operator.injected)
     try:
         with np.errstate(all="ignore"):

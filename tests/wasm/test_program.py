@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxlet import InferenceSession
-from onnxlet.errors import SessionClosedError
+from onnxlet.errors import LimitError, SessionClosedError
 from onnxlet_wasm.program import Program, ResidentValue
 from onnxlet_wasm.provider import create
 
@@ -321,3 +321,37 @@ def test_operators_that_jump_see_rounded_halves(operator):
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     (y,) = InferenceSession(made.SerializeToString()).run(None, {"x": np.array([11.6], np.float16)})
     assert y.tolist() == [1]
+
+
+@pytest.mark.parametrize("fits", [1 << 12, 1 << 16, 1 << 20])
+def test_running_out_of_memory_leaves_other_programs_alone(provider, monkeypatch, fits):
+    """Wherever it fails (weights, tape, arena, scratch): it is an error, nothing stays behind, and the rest works."""
+    x, w = some(4, 8), some(8, 8)
+    small, values = make_segment([node("Gemm", "x w", "g"), node("Softmax", "g")], {"x": x}, {"w": w}, ["y"])
+    program = provider.compile(small)
+    wide = some(40, 60)
+    nodes = [node("Gemm", "x w", "g"), node("MatMul", "g x", "m"), node("Concat", "m m m m", "y", axis=0)]
+    large, large_values = make_segment(nodes, {"x": wide}, {"w": some(60, 40)}, ["y"])
+    before = provider.memory_stats()
+    memory = provider._memory
+    alloc, left = memory.engine.alloc, fits // 2
+
+    def limited(nbytes: int) -> int:
+        nonlocal left
+        left -= nbytes
+        if left < 0:
+            raise LimitError("full")
+        return alloc(nbytes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory.engine, "alloc", limited)
+        try:
+            provider.compile(large).close()
+        except LimitError:
+            assert provider.memory_stats()["programs"] == before["programs"]
+        else:
+            assert fits == 1 << 20
+    np.testing.assert_allclose(program.run([x])[0], values["y"], rtol=1e-5, atol=1e-6)
+    again = provider.compile(large)
+    np.testing.assert_allclose(again.run([wide])[0], large_values["y"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(program.run([x])[0], values["y"], rtol=1e-5, atol=1e-6)

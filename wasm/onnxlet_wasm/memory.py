@@ -24,7 +24,7 @@ class Memory:
         self.arena = 0
         self.arena_size = 0
         self.generation = 0
-        """Counts the moves of the arena: a program whose tape was written for another one writes it anew."""
+        """Counts the moves of arena and scratch: a program whose tape was written before writes it anew."""
         self.scratch = 0
         self.scratch_size = 0
         self._staging = 0
@@ -56,16 +56,17 @@ class Memory:
         """Make the arena at least `nbytes` long. Its contents do not outlive a run, so it may move."""
         if nbytes <= self.arena_size:
             return
+        self.generation += 1
         if self.arena:
             self.engine.free(self.arena, self.arena_size)
             self.arena = self.arena_size = 0
         self.arena = self.engine.alloc(nbytes)
         self.arena_size = nbytes
-        self.generation += 1
 
     def reserve_scratch(self, nbytes: int) -> None:
         if nbytes <= self.scratch_size:
             return
+        self.generation += 1
         if self.scratch:
             self.engine.free(self.scratch, self.scratch_size)
             self.scratch = self.scratch_size = 0
@@ -85,9 +86,9 @@ class Memory:
         key = (id(tensor), layout)
         address = self._weights.get(key)
         if address is None:
-            address = self._place(key, tensor.nbytes)
+            data = tensor if layout == PLAIN else to_layout(tensor.numpy(), layout)
+            address = self._place(key, tensor.nbytes, lambda a: self.engine.write(a, data))
             self._kept[id(tensor)] = tensor
-            self.engine.write(address, tensor if layout == PLAIN else to_layout(tensor.numpy(), layout))
         return address
 
     def packed(self, tensor: Tensor, kind: Hashable, nbytes: int, pack: Callable[[int, int], None]) -> int:
@@ -98,9 +99,8 @@ class Memory:
         key = (id(tensor), kind)
         address = self._weights.get(key)
         if address is None:
-            address = self._place(key, nbytes)
+            address = self._place(key, nbytes, lambda a: pack(self._stage(tensor), a))
             self._kept[id(tensor)] = tensor
-            pack(self._stage(tensor), address)
         return address
 
     def computed(self, key: Hashable, compute: Callable[[], np.ndarray], *tensors: Tensor) -> int:
@@ -109,9 +109,8 @@ class Memory:
         address = self._weights.get(key)
         if address is None:
             array = np.ascontiguousarray(compute())
-            address = self._place(key, array.nbytes)
+            address = self._place(key, array.nbytes, lambda a: self.engine.write(a, array))
             self._kept.update((id(t), t) for t in tensors)
-            self.engine.write(address, array)
         return address
 
     def zeros(self, nbytes: int) -> int:
@@ -119,13 +118,17 @@ class Memory:
         size = 1 << max(10, (nbytes - 1).bit_length())
         address = self._weights.get(("zeros", size))
         if address is None:
-            address = self._place(("zeros", size), size)
-            self.engine.zero(address, size)
+            address = self._place(("zeros", size), size, lambda a: self.engine.zero(a, size))
         return address
 
-    def _place(self, key: Hashable, nbytes: int) -> int:
+    def _place(self, key: Hashable, nbytes: int, fill: Callable[[int], None]) -> int:
         size = aligned(nbytes)
         address = self.engine.alloc(size)
+        try:
+            fill(address)
+        except BaseException:
+            self.engine.free(address, size)
+            raise
         self._weights[key] = address
         self.weight_bytes += size
         return address

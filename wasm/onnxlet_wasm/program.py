@@ -65,39 +65,40 @@ class Program:
         share_memory: bool = True,
     ):
         """Compile `segment`, without 16-bit floats. `types` are those that its values have outside."""
-        compiler = Compiler(memory, segment)
-        for step in segment.steps:
-            if compiler.folded(step):
-                continue
-            emit = find(step.node)(step)
-            compiler.begin(step)
-            emit(compiler)
-            compiler.end()
-        memory.release_staging()
-        self._outputs = compiler.finish()
-        self._inputs = compiler.inputs
-        for names, slots in ((segment.inputs, self._inputs), (segment.outputs, self._outputs)):
-            for name, slot in zip(names, slots, strict=True):
-                dtype = (types or segment.types)[name].dtype
-                if dtype is not None and is_half(dtype):
-                    slot.outside = dtype
         self._memory = memory
-        self._owned = compiler.owned
-        self._flagged = compiler.flagged
-        self._flags = compiler.flags_buffer
-        self._flags.address = self._keep(np.zeros(max(1, len(compiler.flagged)), np.int64))
-        self._operations = compiler.operations
-        compiler.words_buffer.address = self._keep(np.array(compiler.word_list or [0], np.int64))
-        self.labels = [o.label for o in compiler.operations]
-        self.kernels = [o.kernel for o in compiler.operations]
-        self._buffers = [b for b in compiler.buffers if b.last >= b.first]
-        self.arena_bytes = assign_offsets(self._buffers) if share_memory else separate_offsets(self._buffers)
         self._tape_address = 0
         self._tape_words = 0
         self._starts: list[int] = []
         self._generation = -1
         self._closed = False
-        self._place()
+        compiler = Compiler(memory, segment)
+        self._owned = compiler.owned
+        try:
+            for step in segment.steps:
+                if compiler.folded(step):
+                    continue
+                emit = find(step.node)(step)
+                compiler.begin(step)
+                emit(compiler)
+                compiler.end()
+            self._outputs = compiler.finish()
+            self._inputs = compiler.inputs
+            _note_types(segment, types or segment.types, self._inputs, self._outputs)
+            self._flagged = compiler.flagged
+            self._flags = compiler.flags_buffer
+            self._flags.address = self._keep(np.zeros(max(1, len(compiler.flagged)), np.int64))
+            compiler.words_buffer.address = self._keep(np.array(compiler.word_list or [0], np.int64))
+            self._operations = compiler.operations
+            self.labels = [o.label for o in compiler.operations]
+            self.kernels = [o.kernel for o in compiler.operations]
+            self._buffers = [b for b in compiler.buffers if b.last >= b.first]
+            self.arena_bytes = assign_offsets(self._buffers) if share_memory else separate_offsets(self._buffers)
+            memory.release_staging()
+            self._place()
+        except BaseException:
+            memory.release_staging()
+            self.close()
+            raise
 
     def _place(self) -> None:
         """Write the tape for where the arena is now, and fill the tables that hold addresses."""
@@ -199,3 +200,14 @@ class Program:
 
 def _address(place: Place) -> int:
     return place.buffer.address + place.offset if isinstance(place, Ref) else place
+
+
+def _note_types(
+    segment: Segment, types: Mapping[str, TensorType], inputs: Sequence[Slot], outputs: Sequence[Slot]
+) -> None:
+    """Note in the slots which values have a 16-bit type outside."""
+    for names, slots in ((segment.inputs, inputs), (segment.outputs, outputs)):
+        for name, slot in zip(names, slots, strict=True):
+            dtype = types[name].dtype
+            if dtype is not None and is_half(dtype):
+                slot.outside = dtype

@@ -1,9 +1,8 @@
-"""The kernels' own tests once more inside a browser: both WebAssembly builds, shared and unshared memory."""
+"""Tests of kernels and engine inside a browser: both WebAssembly builds, shared and unshared memory, its own loader."""
 
 from __future__ import annotations
 
 import io
-import re
 import zipfile
 from importlib.metadata import files
 from pathlib import Path
@@ -16,11 +15,30 @@ from tests.conftest import REPOSITORY
 
 PYTEST = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 KERNEL_TESTS = REPOSITORY / "tests" / "wasm"
-CALLS_KERNELS = re.compile(r"^def test_\w+\((bench|engine)\b", re.MULTILINE)
+SUPPORT = ("workbench.py", "windows.py")
+TESTS = ("test_engine.py", "test_gemm.py", "test_conv.py")
+
+CONFTEST = """
+import pytest
+from onnxlet_wasm.engine import Engine
+from .workbench import Workbench
+
+@pytest.fixture(scope="session", params=[True, False], ids=["relaxed", "plain"])
+def engine(request):
+    one = Engine.create(relaxed=request.param)
+    yield one
+    one.close()
+
+@pytest.fixture
+def bench(engine):
+    one = Workbench(engine)
+    yield one
+    one.close()
+"""
 
 
 def archive() -> bytes:
-    """A zip of pytest, pure Python as it is installed here, and of the tests that call kernels."""
+    """A zip of pytest, pure Python as it is installed here, and of some tests that call kernels."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as out:
         for distribution in PYTEST:
@@ -28,9 +46,9 @@ def archive() -> bytes:
                 source = Path(str(file.locate()))
                 if source.suffix in (".py", ".txt", "") and ".." not in file.parts and source.is_file():
                     out.write(source, str(file))
-        for source in sorted(KERNEL_TESTS.glob("*.py")):
-            if not source.name.startswith("test_") or CALLS_KERNELS.search(source.read_text()):
-                out.write(source, str(source.relative_to(REPOSITORY)))
+        for name in [*SUPPORT, *TESTS]:
+            out.write(KERNEL_TESTS / name, f"tests/wasm/{name}")
+        out.writestr("tests/wasm/conftest.py", CONFTEST)
     return target.getvalue()
 
 
@@ -49,15 +67,14 @@ with contextlib.redirect_stdout(io.StringIO()) as said:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "names"),
-    [("pyodide_worker", [""]), ("pyodide_plain_page", ["test_engine.py", "test_gemm.py", "test_conv.py"])],
+    [("pyodide_worker", TESTS), ("pyodide_plain_page", TESTS[:1])],
     ids=["worker, shared memory", "page, unshared memory"],
 )
-def test_the_kernels_pass_their_tests_in_the_browser(request: pytest.FixtureRequest, host: str, names: list[str]):
+def test_the_kernels_pass_their_tests_in_the_browser(request: pytest.FixtureRequest, host: str, names: tuple[str, ...]):
     pyodide: PyodideHost = request.getfixturevalue(host)
-    found = pyodide.run_python(RUN, archive=archive(), names=names)
+    found = pyodide.run_python(RUN, archive=archive(), names=list(names))
     assert found["code"] == 0, found["said"]
     assert " passed" in found["said"]
 

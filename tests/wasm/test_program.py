@@ -355,3 +355,12 @@ def test_running_out_of_memory_leaves_other_programs_alone(provider, monkeypatch
     again = provider.compile(large)
     np.testing.assert_allclose(again.run([wide])[0], large_values["y"], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(program.run([x])[0], values["y"], rtol=1e-5, atol=1e-6)
+
+
+def test_profile_names_what_takes_the_time(provider):
+    nodes = [node("Gemm", "x w", "g"), node("Softmax", "g")]
+    x = some(4, 8)
+    segment, _ = make_segment(nodes, {"x": x}, {"w": some(8, 8)}, ["y"])
+    rows = provider.compile(segment).profile([x])
+    assert [row[:2] for row in rows] == [("Gemm_g", "gemm"), ("Softmax_y", "softmax")]
+    assert all(seconds >= 0 for _, _, seconds in rows)

@@ -123,11 +123,6 @@ def grain(units: int, work: int) -> int:
     return max(1, -(-WORTH_A_THREAD * units // max(work, 1)))
 
 
-def count(shape: Sequence[int]) -> int:
-    """The number of elements."""
-    return math.prod(shape)
-
-
 @dataclass(frozen=True, slots=True)
 class Window:
     """How a convolution or a pooling slides over its spatial axes."""

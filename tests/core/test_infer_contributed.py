@@ -118,6 +118,18 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
     ),
     ("RotaryEmbedding", {}, [f(1, 3, 8), ids([0, 1, 2]), f(5, 2), f(5, 2)]),
     ("MatMulNBits", {"K": 64, "N": 10, "bits": 4, "block_size": 32}, [f(2, 3, 64), u(10, 2, 16), f(20)]),
+    (
+        "MatMulNBitsQkv",
+        {"K": 32, "Nq": 4, "Nkv": 2, "block_size": 32},
+        [f(2, 3, 32), None, f(32), u(4, 1, 16), f(4), None, u(2, 1, 16), f(2), None, u(2, 1, 16), f(2)],
+    ),
+    (
+        "MatMulNBitsMlp",
+        {"K": 32, "N": 4, "block_size": 32, "activation": "silu"},
+        [f(3, 32), f(3, 32), f(32), u(4, 1, 16), f(4), None, u(4, 1, 16), f(4)],
+    ),
+    ("MoE", {"k": 2}, [f(2, 3, 8), f(6, 4), f(4, 5, 8), f(4, 5), f(4, 8, 5)]),
+    ("QMoE", {}, [f(6, 8), f(6, 4), u(4, 6, 4), f(4, 6), None, u(4, 8, 3), f(4, 8)]),
     ("MatMulBnb4", {"K": 32, "N": 4, "block_size": 16, "quant_type": 1}, [f(2, 32), u(64), f(8)]),
     ("GatherBlockQuantized", {"block_size": 16}, [u(5, 16), ids([1, 2], [0, 3]), f(5, 2)]),
     ("DynamicQuantizeMatMul", {}, [f(2, 3, 4), u(4, 5, dtype=I8), ONE]),

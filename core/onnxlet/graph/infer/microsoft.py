@@ -30,7 +30,7 @@ INT32 = np.dtype(np.int32)
 
 @infer(
     "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "GroupNorm", "RotaryEmbedding", "BiasSoftmax",
-    "Inverse", "Trilu", domain=MS,
+    "Inverse", "Trilu", "MoE", "QMoE", domain=MS,
 )  # fmt: skip
 def like_first(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     return [tensor(node, inputs, 0)]
@@ -175,6 +175,15 @@ def matmul_n_bits(node: Node, inputs: Inputs, constants: Constants) -> list[Type
     if a is not None and isinstance(a[-1], int) and a[-1] != inner:
         fail(node, f"input 0 has {a[-1]} columns, the weights have K = {inner} rows")
     return [TensorType(dtype_of(node, inputs, 0), None if a is None else (*a[:-1], columns))]
+
+
+@infer("MatMulNBitsQkv", "MatMulNBitsMlp", domain=MS)
+def joined_n_bits(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    """Products of one input that differ in their numbers of columns, and that input's sum with a skip."""
+    a = tensor(node, inputs, 0)
+    names = ("N",) if node.op_type == "MatMulNBitsMlp" else ("Nq", "Nkv", "Nkv")
+    shapes = [None if a.shape is None else (*a.shape[:-1], node.attributes[name]) for name in names]
+    return [*(TensorType(a.dtype, shape) for shape in shapes), a][: len(node.outputs)]
 
 
 @infer("DynamicQuantizeMatMul", domain=MS)

@@ -1,13 +1,12 @@
 """The standard's own cases for single operators: collecting them, keeping them, and checking results against them.
 
-`collect` needs `onnx`. What it returns can be kept with `pack` and read with `unpack` where there is neither `onnx` nor
-`ml_dtypes`: in a page, and in the process that shows that onnxlet leans on neither.
+`collect` needs `onnx`. What it returns can be handed by `packing` to where there is neither `onnx` nor `ml_dtypes`: to
+a page, and to the process that shows that onnxlet leans on neither.
 """
 
 from __future__ import annotations
 
 import functools
-import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy as np
 from onnxlet import InferenceSession
 from onnxlet.execution.executor import GraphExecutor, drive
 from onnxlet.graph.ir import STRING
-from onnxlet.model.dtypes import bits_of, dtype_of, element_type_of, is_extended, widen
+from onnxlet.model.dtypes import dtype_of, widen
 from onnxlet.model.loader import load_model
 
 COUNT = 1884
@@ -83,35 +82,6 @@ def plain(value: Any) -> Any:
         return [plain(v) for v in value]
     array = np.asarray(value)
     return array.astype(STRING) if array.dtype.kind in "UST" else array
-
-
-def pack(cases: Sequence[Case]) -> bytes:
-    """The cases as bytes that hold nothing but Python's and NumPy's own types."""
-
-    def packed(value: Any) -> Any:
-        if isinstance(value, list):
-            return [packed(v) for v in value]
-        if value is None or not is_extended(value.dtype):
-            return value
-        return (element_type_of(value.dtype), np.array(bits_of(value)))
-
-    return pickle.dumps([(c.name, c.model, packed([list(s) for s in c.sets]), c.rtol, c.atol) for c in cases])
-
-
-def unpack(data: bytes) -> list[Case]:
-    """The cases that `pack` wrote."""
-
-    def unpacked(value: Any) -> Any:
-        if isinstance(value, list):
-            return [unpacked(v) for v in value]
-        if isinstance(value, tuple):
-            return value[1].view(dtype_of(value[0]))
-        return value
-
-    return [
-        Case(name, model, [(s[0], s[1]) for s in unpacked(sets)], rtol, atol)
-        for name, model, sets, rtol, atol in pickle.loads(data)
-    ]
 
 
 def run_definitions(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:

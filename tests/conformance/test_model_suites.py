@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import onnx
-import onnx.backend.test
 import pytest
 
-from tests.conformance import suite
-
-DATA = Path(onnx.backend.test.__file__).parent / "data"
-COUNTS = {"simple": 23, "pytorch-converted": 82, "pytorch-operator": 35}
-PROTOS = {"tensor_type": onnx.TensorProto, "sequence_type": onnx.SequenceProto, "optional_type": onnx.OptionalProto}
-
-
-def read_case(folder: Path) -> suite.Case:
-    """A case from a folder with a model and its data sets."""
-    data = (folder / "model.onnx").read_bytes()
-    graph = onnx.load_model_from_string(data).graph
-    constants = {tensor.name for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in constants]
-
-    def read(path: Path, value: onnx.ValueInfoProto):
-        proto = PROTOS[value.type.WhichOneof("value")]()
-        proto.ParseFromString(path.read_bytes())
-        return suite.plain(proto)
-
-    sets = [
-        (
-            [read(each / f"input_{i}.pb", value) for i, value in enumerate(inputs)],
-            [read(each / f"output_{i}.pb", value) for i, value in enumerate(graph.output)],
-        )
-        for each in sorted(folder.glob("test_data_set_*"))
-    ]
-    return suite.Case(folder.name, data, sets, 1e-3, 1e-7)
+from tests.conformance import model_suites, suite
+from tests.conformance.model_suites import COUNTS, DATA
 
 
 @pytest.mark.parametrize("run", [suite.run_definitions, suite.run_session], ids=["definitions", "sessions"])
 @pytest.mark.parametrize("kind", COUNTS)
 def test_suite(kind, run):
-    cases = [read_case(folder) for folder in sorted((DATA / kind).iterdir())]
+    cases = model_suites.collect(kind)
     assert len(cases) >= COUNTS[kind]
     failed = suite.failures(cases, run)
     assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)

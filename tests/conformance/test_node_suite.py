@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import suite
+from tests.conformance import packing, suite
 
 INITIALS = string.ascii_lowercase
 
@@ -44,8 +44,8 @@ ALONE = """
 import sys
 for name in ("onnx", "ml_dtypes", "google.protobuf"):
     sys.modules[name] = None
-from tests.conformance import suite
-cases = suite.unpack(open(sys.argv[1], "rb").read())
+from tests.conformance import packing, suite
+cases = packing.loads(open(sys.argv[1], "rb").read())
 failed = suite.failures(cases, suite.run_definitions)
 print(f"{len(cases) - len(failed)} of {len(cases)} pass", *failed, sep="\\n")
 sys.exit(bool(failed))
@@ -55,7 +55,7 @@ sys.exit(bool(failed))
 @pytest.mark.slow
 def test_definitions_lean_on_neither_onnx_nor_ml_dtypes(cases, tmp_path):
     path = tmp_path / "cases"
-    path.write_bytes(suite.pack(cases))
+    path.write_bytes(packing.dumps(cases))
     here = Path(__file__).resolve().parents[2]
     run = subprocess.run([sys.executable, "-c", ALONE, path], cwd=here, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stdout + run.stderr

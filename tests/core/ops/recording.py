@@ -6,12 +6,17 @@ named by the environment variable ONNXLET_RECORD takes them.
 
 from __future__ import annotations
 
+import functools
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from onnxlet.errors import UnsupportedError
 from tests.conformance import packing
+from tests.conftest import REPOSITORY
 from tests.core.ops import calling
 
 _call = calling.call
@@ -29,6 +34,17 @@ def _recorded(operator: str, opset: int, *inputs: Any, **keywords: Any) -> Any:
         raise
     _calls.append(packing.dumps((asked, result, None)))
     return result
+
+
+@functools.cache
+def calls() -> bytes:
+    """The calls, from a run of the tests of operators in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "calls"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.core.ops.recording", "tests/core/ops"]
+        environment = {**os.environ, "ONNXLET_RECORD": str(path)}
+        subprocess.run(command, cwd=REPOSITORY, env=environment, check=True, capture_output=True, timeout=300)
+        return path.read_bytes()
 
 
 def pytest_configure() -> None:

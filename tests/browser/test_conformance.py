@@ -1,0 +1,43 @@
+"""The standard's suites, and what the tests of single operators call, in Pyodide in Chromium.
+
+Integers are 32 bits wide by default there, and there is no `ml_dtypes`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser import repeating
+from tests.browser.harness import PyodideHost
+from tests.conformance import model_suites, suite
+from tests.core.ops import recording
+
+
+@pytest.fixture(scope="module")
+def host(pyodide_worker: PyodideHost) -> PyodideHost:
+    repeating.install(pyodide_worker)
+    return pyodide_worker
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["run_definitions", "run_session"])
+def test_single_operators(host: PyodideHost, run: str) -> None:
+    cases = suite.collect()
+    assert len(cases) >= suite.COUNT
+    # Pyodide's Pillow has another JPEG library than the standard asks for, and no JPEG 2000.
+    failed = [f for f in repeating.failures(host, cases, run) if not f.startswith("test_image_decoder_decode_jpeg")]
+    assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)
+
+
+@pytest.mark.parametrize("kind", model_suites.COUNTS)
+def test_small_models(host: PyodideHost, kind: str) -> None:
+    cases = model_suites.collect(kind)
+    assert len(cases) >= model_suites.COUNTS[kind]
+    failed = repeating.failures(host, cases, "run_session")
+    assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)
+
+
+def test_calls_of_operators(host: PyodideHost) -> None:
+    count, failed = repeating.differing_calls(host, recording.calls())
+    assert count > 1000
+    assert not failed, f"{len(failed)} of {count} calls differ:\n" + "\n".join(failed)

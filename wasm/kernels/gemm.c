@@ -43,22 +43,32 @@ void pack_panels(const float *b, word depth, word columns, word step_k, word ste
     }
 }
 
-// One activation over a block; inlined with a constant code, so that the code is not asked for every vector.
-INLINE void activate_all(float *c, word ldc, word rows, word columns, const int code, vf low, vf high) {
-    for (word m = 0; m < rows; m++, c += ldc) {
-        word n = 0;
-        for (; n + LANES <= columns; n += LANES) vstore(c + n, activate(vload(c + n), code, low, high));
-        if (n < columns)
-            vstore_part(c + n, activate(vload_part(c + n, columns - n), code, low, high), columns - n);
+// The loop is inside the choice, so that the code is not asked for every vector.
+static NOINLINE void activate_vectors(float *c, word ldc, word rows, word vectors, int activation, vf low, vf high) {
+    switch (activation) {
+#define CASE(code) \
+    case code: \
+        for (word m = 0; m < rows; m++) \
+            for (word i = 0; i < vectors; i++) { \
+                float *at = c + m * ldc + i * LANES; \
+                vstore(at, activate(vload(at), code, low, high)); \
+            } \
+        break;
+        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
+#undef CASE
     }
 }
 
 void activate_block(float *c, word ldc, word rows, word columns, int activation, float low, float high) {
-    switch (activation) {
-#define CASE(code) \
-    case code: activate_all(c, ldc, rows, columns, code, (vf)low, (vf)high); break;
-        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
-#undef CASE
+    const word vectors = columns / LANES, rest = columns % LANES;
+    activate_vectors(c, ldc, rows, vectors, activation, (vf)low, (vf)high);
+    if (rest == 0) return;
+    c += vectors * LANES;
+    for (word m = 0; m < rows; m++, c += ldc) {
+        float aside[LANES];
+        vstore(aside, vload_part(c, rest));
+        activate_vectors(aside, 0, 1, 1, activation, (vf)low, (vf)high);
+        vstore_part(c, vload(aside), rest);
     }
 }
 

@@ -4,7 +4,7 @@ A browser's compiler keeps the order of instructions that it is given and has ab
 C compiler's own scheduling for an endless supply of registers makes these loops half as fast. So they are written
 here: the loads of B first, then per row one broadcast followed at once by its multiply-adds.
 
-What each function computes is said in `tile.h` and `depthwise.h`, where their native twins are C.
+What each function computes is said in `tile.h` and `depthwise.c`, where their native twins are C.
 """
 
 from __future__ import annotations

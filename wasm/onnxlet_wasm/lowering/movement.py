@@ -143,7 +143,10 @@ def slice_(step: Step) -> Emit:
     steps = integers(step, "steps", 4) or [1] * len(starts)
     begin, stride = [0] * rank, [1] * rank
     for axis, first, last, by in zip(axes, starts, ends, steps, strict=True):
-        begin[axis], _, stride[axis] = slice(first, _end(last, by, shape[axis]), by).indices(shape[axis])
+        bounds = slice(first, _end(last, by, shape[axis]), by).indices(shape[axis])
+        if len(range(*bounds)) != output_shape(step)[axis]:
+            raise Refused("bounds beyond the axis have no kernel")
+        begin[axis], _, stride[axis] = bounds
 
     def emit(c: Compiler) -> None:
         _cut(c, 0, begin, stride)

@@ -320,7 +320,7 @@ def linear_attention(
         state, state_type = to_float32(past_state), past_state.dtype
     factor = scale or 1 / math.sqrt(size)
     outputs = np.zeros((batch, q_num_heads, time, v.shape[-1]), q.dtype)
-    for t in range(time):
+    for t in range(time if outputs.size and state.size else 0):
         if gated and gates is not None:
             state = gates[:, :, t, :, None] * state
         new = v[:, :, t]

@@ -19,7 +19,7 @@ Body = Callable[..., Generator[Any, Any, Sequence[Any]]]
 Results = Generator[Any, Any, tuple[Any, ...]]
 
 MAX_ITERATIONS = 10_000_000
-"""A Loop that goes on after this many iterations raises `LimitError`."""
+"""A Loop or Scan that goes on after this many iterations raises `LimitError`."""
 
 
 def condition(value: Any, what: str) -> bool:
@@ -107,6 +107,8 @@ def run_scan(
     trips: int,
 ) -> Generator[Any, Any, tuple[list[Any], list[list[np.ndarray]]]]:
     """The states at the end, and what each scan output got at each iteration."""
+    if trips > MAX_ITERATIONS:
+        raise LimitError(f"Scan goes over {trips} elements; the limit is {MAX_ITERATIONS}")
     collected: list[list[np.ndarray]] = []
     for t in range(trips):
         elements = [

@@ -52,7 +52,7 @@ def convolve(x: np.ndarray, w: np.ndarray, strides: Sequence[int], dilations: Se
         spread = (slice(None), slice(None), *(None,) * len(out))
         w = w.reshape(group, m // group, *kernel)
         y = np.zeros((n, group, m // group, *out), result_type)
-        for tap, where in taps(kernel, out, strides, dilations):
+        for tap, where in taps(kernel, out, strides, dilations) if y.size else ():
             y += x[(slice(None), slice(None), None, *where)] * w[(slice(None), slice(None), *tap)][spread]
         return y.reshape(n, m, *out)
     # Every window becomes a column, one image at a time to bound the memory that takes.

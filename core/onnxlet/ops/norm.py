@@ -214,11 +214,14 @@ def rms_normalization(x: np.ndarray, scale: np.ndarray, *, axis: int = -1, epsil
 def lrn(x: np.ndarray, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0):
     wide = to_float32(x)
     channels = x.shape[1]
-    before = (size - 1) // 2
-    squares = np.zeros((x.shape[0], channels + size - 1, *x.shape[2:]), wide.dtype)
+    if size < 1:
+        raise ValueError(f"size is {size}; it must be positive")
+    before = min((size - 1) // 2, channels)
+    after = min(size - 1 - (size - 1) // 2, channels)
+    squares = np.zeros((x.shape[0], before + channels + after, *x.shape[2:]), wide.dtype)
     squares[:, before : before + channels] = np.square(wide)
     total = np.zeros_like(wide)
-    for i in range(size):
+    for i in range(before + 1 + after):
         total += squares[:, i : i + channels]
     real = wide.dtype.type
     return narrow(wide / (real(bias) + real(alpha / size) * total) ** real(beta), x.dtype)

@@ -64,7 +64,7 @@ def max_pool_values(
     wide = to_float32(x)
     padded = pad_spatial(wide, extended, lowest(wide.dtype))
     best = np.full((*x.shape[:2], *out), lowest(wide.dtype), wide.dtype)
-    for _, where in taps(kernel, out, steps, spread):
+    for _, where in taps(kernel, out, steps, spread) if best.size else ():
         np.maximum(best, padded[(..., *where)], out=best)
     return narrow(best, x.dtype)
 
@@ -96,7 +96,7 @@ def max_pool(
     positions = np.arange(plane).reshape(sizes, order="F" if storage_order else "C")
     positions = pad_spatial(positions, extended, -1)
     chosen = np.full(best.shape, -1, np.int64)
-    for _, where in taps(kernel, out, steps, spread):
+    for _, where in taps(kernel, out, steps, spread) if best.size else ():
         candidate, position = padded[(..., *where)], positions[where]
         better = (candidate > best) | (chosen < 0) | (np.isnan(candidate) & ~np.isnan(best))
         better &= position >= 0
@@ -117,7 +117,7 @@ def window_sum(
     """Sum of each window of `x` (N, C, *sizes)."""
     padded = pad_spatial(x, pads)
     total = np.zeros((*x.shape[:2], *out), x.dtype)
-    for _, where in taps(kernel, out, strides, dilations):
+    for _, where in taps(kernel, out, strides, dilations) if total.size else ():
         total += padded[(..., *where)]
     return total
 

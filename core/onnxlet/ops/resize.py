@@ -127,7 +127,11 @@ def stencil(
 
 
 def resample_axis(x: np.ndarray, dim: int, index: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weighted sums of elements of axis `dim`, one tap at a time."""
+    """Weighted sums of elements of axis `dim`: by one matrix product if there are many taps, else tap by tap."""
+    if index.shape[1] > 16:
+        matrix = np.zeros((len(index), x.shape[dim]), x.dtype)
+        np.add.at(matrix, (np.arange(len(index))[:, None], index), weights)
+        return np.moveaxis(np.tensordot(x, matrix, (dim, 1)), -1, dim)
     shape = (-1, *(1,) * (x.ndim - dim - 1))
     total = np.zeros((*x.shape[:dim], len(index), *x.shape[dim + 1 :]), x.dtype)
     for tap in range(index.shape[1]):

@@ -43,7 +43,7 @@ def run_steps(
         order = (np.where(t < n, n - 1 - t, t), np.arange(batch))
         inputs = inputs[order]
     outputs = np.zeros((time, *states[0].shape), states[0].dtype)
-    for t in range(time):
+    for t in range(time if outputs.size else 0):
         new = step(inputs[t], states)
         if lengths is None:
             states = new

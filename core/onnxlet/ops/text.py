@@ -89,8 +89,8 @@ def tfidf_vectorizer(
     columns = np.asarray(ngram_indexes, np.int64)
     width = int(columns.max(initial=-1)) + 1
     counts = np.zeros(len(rows) * width, np.int64)
-    for n in range(min_gram_length, max_gram_length + 1):
-        if n not in pool.levels:
+    for n in pool.levels:
+        if not min_gram_length <= n <= max_gram_length:
             continue
         for skip in range(max_skip_count + 1 if n > 1 else 1):
             span = (n - 1) * (skip + 1) + 1

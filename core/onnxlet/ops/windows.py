@@ -138,6 +138,8 @@ def fold(
     lead = columns.shape[:-2]
     columns = columns.reshape(*lead, prod(kernel), *counts)
     image = np.zeros((*lead, *sizes), columns.dtype)
+    if not columns.size:  # however many taps there are
+        return image
     for i, (_, where) in enumerate(taps(kernel, counts, strides, dilations)):
         image[(..., *where)] += columns[(slice(None),) * len(lead) + (i,)]
     return image

@@ -99,3 +99,9 @@ def test_max_unpool_undoes_max_pool():
 def test_missing_kernel_shape_is_named():
     with pytest.raises(ValueError, match="kernel_shape is missing"):
         call("MaxPool", 12, RAMP)
+
+
+def test_without_elements_no_window_is_walked():
+    size = 10**12
+    y = call("MaxPool", 12, np.zeros((0, 1, 3), np.float32), kernel_shape=[size], pads=[size, size])
+    assert y.shape == (0, 1, size + 4)

@@ -103,3 +103,9 @@ def test_wrong_arguments_are_named():
         call("LSTM", 14, x, w, r, None, np.array([7, 1], np.int32))
     with pytest.raises(ValueError, match="activation 'Swich' is unknown"):
         call("LSTM", 14, x, w, r, activations=["Swich", "Tanh", "Tanh"])
+
+
+def test_without_elements_no_step_is_taken():
+    x = np.zeros((10**8, 0, 5), np.float32)
+    y = call("RNN", 14, x, np.zeros((1, 3, 5), np.float32), np.zeros((1, 3, 3), np.float32))
+    assert y.shape == (10**8, 1, 0, 3)

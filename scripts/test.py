@@ -19,7 +19,7 @@ from provision.console import SetupError, guarded, say
 from provision.paths import REPOSITORY
 from provision.prepare import prepare, test_pyodides
 
-WHOLE_SUITE = ["-n", "2", "--dist", "loadgroup"]
+WHOLE_SUITE = ["-n", "2"]
 
 
 def main() -> int:

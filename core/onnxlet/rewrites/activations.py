@@ -17,7 +17,7 @@ def _other(node: Node, name: str) -> str | None:
 
 
 def _close(value: float | None, wanted: float) -> bool:
-    return value is not None and math.isclose(value, wanted, rel_tol=1e-4)
+    return value is not None and math.isclose(value, wanted, rel_tol=1e-6)
 
 
 def fuse_gelu(editor: Editor) -> int:
@@ -41,49 +41,89 @@ def _fuse_gelu(editor: Editor, erf: Node) -> bool:
     one = _other(plus_one, erf.outputs[0])
     if one is None or editor.scalar(one) != 1.0:
         return False
-    # Two multiplications are left, by x and by a half, in one of three orders.
-    used, current, need_x, need_half = [scaled, erf, plus_one], plus_one.outputs[0], True, True
-    for _ in range(2):
-        product = editor.sole_user(current)
-        if product is None or product.op_type not in ("Mul", "Div"):
-            return False
-        factor_name = _other(product, current)
-        if factor_name is None:
-            return False
-        value = editor.scalar(factor_name)
-        if product.op_type == "Div":
-            if product.inputs[0] != current or value != 2.0 or not need_half:
-                return False
-            need_half = False
-        elif factor_name == x and need_x:
-            need_x = False
-        elif value == 0.5 and need_half:
-            need_half = False
-        elif need_x and need_half and (halved := _halved(editor, factor_name, x)) is not None:
-            used.append(halved)
-            need_x = need_half = False
-        else:
-            return False
-        used.append(product)
-        current = product.outputs[0]
-        if not (need_x or need_half):
-            break
-    if need_x or need_half or editor.dtype(x) is None:
+    product = _times(editor, plus_one.outputs[0], x, 0.5)
+    if product is None or editor.dtype(x) is None:
         return False
-    gelu = Node("Gelu", [x], [current], {}, "com.microsoft", 1, used[-1].label)
+    used = [scaled, erf, plus_one, *product]
+    gelu = Node("Gelu", [x], used[-1].outputs, {}, "com.microsoft", 1, used[-1].label)
     editor.replace(used, [gelu])
     return True
 
 
-def _halved(editor: Editor, name: str, x: str) -> Node | None:
-    """The node that makes ``x * 0.5`` or ``x / 2`` for a single reader, if `name` is that."""
-    node = editor.made_by(name, "Mul", "Div")
-    if node is None or editor.sole_user(name) is None:
-        return None
-    other = _other(node, x)
-    if other is None or (node.op_type == "Div" and node.inputs[0] != x):
-        return None
-    return node if editor.scalar(other) == (0.5 if node.op_type == "Mul" else 2.0) else None
+def _times(editor: Editor, value: str, x: str, factor: float) -> list[Node] | None:
+    """The nodes that multiply a private value by `x` and by a number, in any order; `None` if that is not what is done.
+
+    A division by the number's inverse will do, and the number may be multiplied to `x` first.
+    """
+    used: list[Node] = []
+    need_x = need_factor = True
+    while need_x or need_factor:
+        product = editor.sole_user(value)
+        if product is None or product.domain or product.op_type not in ("Mul", "Div"):
+            return None
+        other = _other(product, value)
+        if other is None:
+            return None
+        number = _multiplier(editor, product, value)
+        if need_factor and _close(number, factor):
+            need_factor = False
+        elif product.op_type == "Div":
+            return None
+        elif need_x and other == x:
+            need_x = False
+        elif need_x and need_factor and (scaled := editor.made_by(other, "Mul", "Div")) is not None:
+            if _other(scaled, x) is None or editor.sole_user(other) is not product:
+                return None
+            if not _close(_multiplier(editor, scaled, x), factor):
+                return None
+            used.append(scaled)
+            need_x = need_factor = False
+        else:
+            return None
+        used.append(product)
+        value = product.outputs[0]
+    return used
+
+
+def _multiplier(editor: Editor, node: Node, value: str) -> float | None:
+    """The number by which a Mul or Div with a constant scales `value`, else `None`."""
+    other = _other(node, value)
+    number = None if other is None else editor.scalar(other)
+    if node.op_type == "Mul" or not number:
+        return number
+    return 1 / number if node.inputs[0] == value else None
+
+
+def fuse_hard_swish(editor: Editor) -> int:
+    """``x * clip(x + 3, 0, 6) / 6``, in any order of its factors, becomes HardSwish."""
+    changes = 0
+    for clip in editor.nodes("Clip"):
+        shifted = editor.made_by(clip.inputs[0], "Add")
+        if shifted is None or editor.sole_user(clip.inputs[0]) is not clip or clip_bounds(editor, clip) != (0.0, 6.0):
+            continue
+        x, three = shifted.inputs
+        if editor.scalar(three) is None:
+            x, three = three, x
+        product = _times(editor, clip.outputs[0], x, 1 / 6) if editor.scalar(three) == 3.0 else None
+        if product is None or shifted.version < 7:
+            continue
+        used = [shifted, clip, *product]
+        new = Node("HardSwish", [x], used[-1].outputs, {}, "", max(14, clip.version), used[-1].label)
+        editor.replace(used, [new])
+        changes += 1
+    return changes
+
+
+def clip_bounds(editor: Editor, clip: Node) -> tuple[float, float] | None:
+    """The bounds of a Clip, given as attributes or as constants; `None` where they are computed."""
+    bounds = [clip.attributes.get("min", -math.inf), clip.attributes.get("max", math.inf)]
+    for i, name in enumerate(clip.inputs[1:3]):
+        if name:
+            bound = editor.scalar(name)
+            if bound is None:
+                return None
+            bounds[i] = bound
+    return bounds[0], bounds[1]
 
 
 def fuse_gates(editor: Editor) -> int:

@@ -6,10 +6,10 @@ ai.onnxlet's FusedMatMul, ``activation(alpha * A @ B + bias + residual)``.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ..graph.ir import Node
+from .activations import clip_bounds
 from .editor import Editor
 
 DOMAIN = "ai.onnxlet"
@@ -111,12 +111,6 @@ def _activation(editor: Editor, node: Node) -> tuple[str, list[float]] | None:
     if kind == ("", "Gelu"):
         return "GeluTanh", []
     if kind == ("", "Clip"):
-        low, high = attributes.get("min", -math.inf), attributes.get("max", math.inf)
-        for i, name in enumerate(node.inputs[1:]):
-            if name:
-                bound = editor.scalar(name)
-                if bound is None:
-                    return None
-                low, high = (bound, high) if i == 0 else (low, bound)
-        return ("Clip", [low, high]) if low <= high else None
+        bounds = clip_bounds(editor, node)
+        return None if bounds is None or bounds[0] > bounds[1] else ("Clip", list(bounds))
     return None

@@ -10,7 +10,7 @@
 #include <wasm_simd128.h>
 #endif
 
-// A word of the tape: an address, an integer, or the bits of a float32 (or, where a kernel says so, of a float64).
+// A word of the tape: an address, an integer, or the bits of a float32.
 typedef int64_t word;
 
 #if defined(_WIN32)
@@ -61,14 +61,6 @@ INLINE float as_f32(word w) {
     return u.value;
 }
 
-INLINE double as_f64(word w) {
-    union {
-        uint64_t bits;
-        double value;
-    } u = {.bits = (uint64_t)w};
-    return u.value;
-}
-
 INLINE word min_word(word a, word b) { return a < b ? a : b; }
 INLINE word max_word(word a, word b) { return a > b ? a : b; }
 INLINE word div_up(word a, word b) { return (a + b - 1) / b; }
@@ -111,15 +103,6 @@ INLINE void vstore_part(float *p, vf v, word count) {
 INLINE vf vmadd(vf a, vf b, vf c) {
 #if defined(__wasm_relaxed_simd__)
     return (vf)wasm_f32x4_relaxed_madd((v128_t)a, (v128_t)b, (v128_t)c);
-#elif defined(__FMA__) || defined(__aarch64__)
-    return __builtin_elementwise_fma(a, b, c);
-#else
-    return a * b + c;
-#endif
-}
-INLINE v4f v4madd(v4f a, v4f b, v4f c) {
-#if defined(__wasm_relaxed_simd__)
-    return (v4f)wasm_f32x4_relaxed_madd((v128_t)a, (v128_t)b, (v128_t)c);
 #elif defined(__FMA__) || defined(__aarch64__)
     return __builtin_elementwise_fma(a, b, c);
 #else

@@ -35,11 +35,6 @@ def f32(value: float) -> int:
         return f32(float("inf") if value > 0 else float("-inf"))
 
 
-def f64(value: float) -> int:
-    """The word that holds a float64: its bits, as a signed integer."""
-    return struct.unpack("<q", struct.pack("<d", value))[0]
-
-
 class Host(Protocol):
     """Kernels and the memory they see. Addresses are the kernels' own; every block is 64-byte aligned and followed by
     at least 64 bytes that may be read."""

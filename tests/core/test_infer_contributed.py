@@ -173,6 +173,26 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
     ("Unique", {}, [np.array([3, 1, 3], np.float32)]),
     ("ExpandDims", {}, [f(2, 3), np.array(-2, np.int32)]),
     ("CDist", {"metric": "euclidean"}, [f(4, 3, dtype=F64), f(5, 3, dtype=F64)]),
+    ("GatedRMSNorm", {}, [f(2, 8, dtype=F16), f(4, dtype=F16), f(2, 8, dtype=F16)]),
+    ("GatedAdd", {}, [f(2, 3), f(2, 3), f(2, 1)]),
+    ("SwiGLU", {}, [f(2, 8)]),
+    ("SwiGLU", {}, [f(2, 8), f(2, 8)]),
+    ("BiasDropout", {}, [f(2, 8), f(8), f(2, 8)]),
+    ("MRotaryEmbedding", {"mrope_section": [1, 1, 0]}, [f(1, 3, 8), np.zeros((3, 1, 3), np.int64), f(5, 2), f(5, 2)]),
+    (
+        "GatedRelativePositionBias",
+        HEADS,
+        [f(2, 3, 8), f(8), f(1, 2, 3, 3), f(4, 8), f(8), f(1, 2, 1, 1)],
+    ),
+    ("RemovePadding", {}, [f(2, 3, 4), np.array([3, 1], np.int32)]),
+    ("RestorePadding", {}, [f(4, 5), np.array([[0, 1, 2], [3, 4, 5]], np.int32)]),
+    (
+        "PackedAttention",
+        HEADS,
+        [f(4, 6), f(6, 12), f(12), np.array([[0, 1, 2], [3, 4, 5]], np.int32), np.array([0, 3, 4], np.int32)],
+    ),
+    ("NhwcConv", {"pads": [1, 1, 1, 1]}, [f(1, 5, 6, 4), f(3, 3, 3, 4), f(3)]),
+    ("NhwcFusedConv", {"activation": "Relu", "strides": [2, 2]}, [f(1, 5, 6, 4), f(3, 4, 3, 3), f(3)]),
     ("ComplexMul", {}, [f(2, 3, 2), f(3, 2)]),
     ("ComplexMulConj", {}, [f(3, 2), f(3, 2)]),
     ("Rfft", {"signal_ndim": 1, "normalized": 0, "onesided": 1}, [f(2, 9)]),
@@ -201,7 +221,7 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
 ]
 
 SEVERAL = {"GroupQueryAttention": 3, "MultiHeadAttention": 4}
-UNKNOWN_SHAPE = {"GroupQueryAttention", "DynamicTimeWarping", "Unique"}
+UNKNOWN_SHAPE = {"GroupQueryAttention", "DynamicTimeWarping", "RemovePadding", "Unique"}
 
 
 def array_type(value: np.ndarray) -> TensorType:

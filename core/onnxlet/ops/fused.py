@@ -77,6 +77,52 @@ def fused_conv(
     return narrow(activation_named(activation, activation_params)(y), x.dtype)
 
 
+@op("NhwcFusedConv", domain=MICROSOFT)
+def nhwc_fused_conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    z: np.ndarray | None = None,
+    *,
+    activation: str = "",
+    activation_params: Sequence[float] = (),
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+):
+    """FusedConv of images (N, ..., C); weights are (M, C / group, ...) all the same."""
+    y = fused_conv(
+        np.moveaxis(x, -1, 1), w, b, None if z is None else np.moveaxis(z, -1, 1), activation=activation,
+        activation_params=activation_params, auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
+    )  # fmt: skip
+    return np.ascontiguousarray(np.moveaxis(y, 1, -1))
+
+
+@op("NhwcConv", domain=MICROSOFT)
+def nhwc_conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+):
+    """A convolution of images (N, ..., C) with weights (M, ..., C / group), as the optimiser for diffusion models
+    writes them."""
+    return nhwc_fused_conv(
+        x, np.moveaxis(w, -1, 1), b, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+        pads=pads, strides=strides,
+    )  # fmt: skip
+
+
 @op("FusedGemm", domain=MICROSOFT)
 def fused_gemm(
     a: np.ndarray,

@@ -81,3 +81,26 @@ def test_float16_is_rounded_once():
     for operator in ("Gelu", "FastGelu", "QuickGelu"):
         exact = call(operator, 1, x.astype(np.float32), domain=MICROSOFT)
         same(call(operator, 1, x, domain=MICROSOFT), exact.astype(np.float16))
+
+
+def test_gates():
+    numbers = Numbers()
+    x, y, up, scale = numbers.f32(2, 3, 8), numbers.f32(2, 3, 8), numbers.f32(2, 3, 8), numbers.f32(4)
+    for activation in ("silu", "sigmoid"):
+        agrees("GatedRMSNorm", 1, x, scale, y, domain=MICROSOFT, activation=activation)
+    gate = numbers.f32(2, 3, 1)
+    agrees("GatedAdd", 1, x, y, gate, domain=MICROSOFT)
+    projected = call("GatedAdd", 1, x, y, up, numbers.f32(8, 1), domain=MICROSOFT)
+    assert projected.shape == x.shape
+    glu = call("SwiGLU", 1, x, up, domain=MICROSOFT, activation_alpha=1.7, activation_beta=1.0, limit=0.5)
+    g, linear = np.minimum(x, 0.5), np.clip(up, -0.5, 0.5)
+    np.testing.assert_allclose(glu, g / (1 + np.exp(-1.7 * g)) * (linear + 1), rtol=1e-5, atol=1e-6)
+    both = np.concatenate([x, up], axis=-1)
+    same(call("SwiGLU", 1, both, domain=MICROSOFT), call("SwiGLU", 28, x, up))
+
+
+def test_bias_dropout_at_rest():
+    x, bias = f32([[1, 2]]), f32(1, 1)
+    y, mask = call("BiasDropout", 1, x, bias, x, domain=MICROSOFT, outputs=2)
+    same(y, f32([[3, 5]]))
+    assert mask.all()

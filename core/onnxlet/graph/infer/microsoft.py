@@ -30,10 +30,58 @@ INT32 = np.dtype(np.int32)
 
 @infer(
     "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "GroupNorm", "RotaryEmbedding", "BiasSoftmax",
-    "Inverse", "Trilu", "MoE", "QMoE", domain=MS,
+    "Inverse", "Trilu", "MoE", "QMoE", "GatedRMSNorm", "GatedAdd", "MRotaryEmbedding", domain=MS,
 )  # fmt: skip
 def like_first(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     return [tensor(node, inputs, 0)]
+
+
+@infer("SwiGLU", domain=MS)
+def swi_glu(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    """Without a second input, the first holds both halves."""
+    x = tensor(node, inputs, 0)
+    if present(node, 1) or not x.shape:
+        return [x]
+    return [TensorType(x.dtype, (*x.shape[:-1], x.shape[-1] // 2 if isinstance(x.shape[-1], int) else None))]
+
+
+@infer("BiasDropout", domain=MS)
+def bias_dropout(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x = tensor(node, inputs, 0)
+    return [x, TensorType(np.dtype(bool), x.shape)]
+
+
+@infer("GatedRelativePositionBias", domain=MS)
+def gated_relative_position_bias(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x, rel_pos = tensor(node, inputs, 0), shape_of(node, inputs, 2, rank=4)
+    batch = x.shape[0] if x.shape and len(x.shape) == 3 else None
+    return [TensorType(x.dtype, None if rel_pos is None else (batch, *rel_pos[1:]))]
+
+
+@infer("RemovePadding", domain=MS)
+def remove_padding(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    batch, length, size = shape_of(node, inputs, 0, rank=3) or (None, None, None)
+    starts = batch + 1 if isinstance(batch, int) else None
+    return [
+        TensorType(dtype_of(node, inputs, 0), (None, size)),
+        TensorType(INT32, (batch, length)),
+        TensorType(INT32, (starts,)),
+        TensorType(INT32, (1,)),
+    ]
+
+
+@infer("RestorePadding", domain=MS)
+def restore_padding(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    tokens, places = shape_of(node, inputs, 0, rank=2), shape_of(node, inputs, 1, rank=2)
+    return [TensorType(dtype_of(node, inputs, 0), (*(places or (None, None)), tokens[1] if tokens else None))]
+
+
+@infer("PackedAttention", domain=MS)
+def packed_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    tokens, weights = shape_of(node, inputs, 0, rank=2), shape_of(node, inputs, 1, rank=2)
+    sizes, width = node.attributes.get("qkv_hidden_sizes"), weights[1] if weights else None
+    size = sizes[2] if sizes else width // 3 if isinstance(width, int) else None
+    return [TensorType(dtype_of(node, inputs, 0), (tokens[0] if tokens else None, size))]
 
 
 @infer("SkipGroupNorm", domain=MS)
@@ -183,7 +231,8 @@ def joined_n_bits(node: Node, inputs: Inputs, constants: Constants) -> list[Type
     a = tensor(node, inputs, 0)
     names = ("N",) if node.op_type == "MatMulNBitsMlp" else ("Nq", "Nkv", "Nkv")
     shapes = [None if a.shape is None else (*a.shape[:-1], node.attributes[name]) for name in names]
-    return [*(TensorType(a.dtype, shape) for shape in shapes), a][: len(node.outputs)]
+    types: list[Type | None] = [TensorType(a.dtype, shape) for shape in shapes]
+    return [*types, a][: len(node.outputs)]
 
 
 @infer("DynamicQuantizeMatMul", domain=MS)

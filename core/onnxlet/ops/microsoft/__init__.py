@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import attention, blockwise, experts, layers, others, quantized
+from . import attention, blockwise, experts, layers, others, packing, quantized
 
-__all__ = ["attention", "blockwise", "experts", "layers", "others", "quantized"]
+__all__ = ["attention", "blockwise", "experts", "layers", "others", "packing", "quantized"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...errors import UnsupportedError
+from ..activations import sigmoid
 from ..attention import grouped_matmul, join_heads, masked_softmax, rotate, soft_cap, split_heads
 from ..common import to_float32
 from ..matrix import mat_mul_integer
@@ -319,3 +320,66 @@ def rotary_embedding(
     cos, sin = to_float32(cos_cache)[positions][:, None], to_float32(sin_cache)[positions][:, None]
     y = rotate(heads, cos, sin, interleaved)
     return narrow(join_heads(y) if x.ndim == 3 else y, x.dtype)
+
+
+@op("MRotaryEmbedding", domain=MICROSOFT)
+def m_rotary_embedding(
+    x: np.ndarray,
+    position_ids: np.ndarray,
+    cos_cache: np.ndarray,
+    sin_cache: np.ndarray,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    mrope_layout: int = 0,
+    mrope_section: Sequence[int],
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+):
+    """Rotation by three positions per token, `position_ids` (3, batch, length): time, height and width.
+
+    Each pair of elements turns by one of them: the sections follow each other or, with `mrope_layout` 1, height and
+    width take every third pair from the second and third on, as far as their sections go.
+    """
+    half = cos_cache.shape[1]
+    if len(mrope_section) != 3 or sum(mrope_section) != half:
+        raise ValueError(f"mrope_section {list(mrope_section)} must be three lengths that add up to {half}")
+    if mrope_layout:
+        stream = np.zeros(half, np.int64)
+        for which in (1, 2):
+            stream[which : 3 * mrope_section[which] : 3] = which
+    else:
+        stream = np.repeat(np.arange(3), mrope_section)
+    positions = np.moveaxis(position_ids, 0, -1)[..., stream]  # (batch, length, half)
+    size = 2 * half
+    if rotary_embedding_dim and num_heads:
+        size = x.shape[2] // num_heads if x.ndim == 3 else x.shape[3]
+    heads = to_float32(split_heads(x, num_heads or x.shape[2] // size, "input"))
+    pair = np.arange(half)
+    cos, sin = to_float32(cos_cache)[positions, pair][:, None], to_float32(sin_cache)[positions, pair][:, None]
+    y = rotate(heads, cos, sin, interleaved)
+    return narrow(join_heads(y) if x.ndim == 3 else y, x.dtype)
+
+
+@op("GatedRelativePositionBias", domain=MICROSOFT)
+def gated_relative_position_bias(
+    query_layer: np.ndarray,
+    query_bias: np.ndarray,
+    rel_pos: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray,
+    eco_a: np.ndarray,
+    token_offset: np.ndarray | None = None,
+    *,
+    num_heads: int,
+):
+    """The position bias of WavLM (Chen et al. 2021), scaled for each query by what gates make of it."""
+    if token_offset is not None:
+        raise UnsupportedError("GatedRelativePositionBias of packed sequences is not implemented")
+    queries = split_heads(to_float32(query_layer) + to_float32(query_bias), num_heads, "query_layer")
+    gates = np.matmul(queries, to_float32(weight)) + to_float32(bias)
+    gates = sigmoid(gates.reshape(*gates.shape[:3], 2, -1).sum(axis=-1))
+    update, reset = gates[..., :1], gates[..., 1:]
+    factor = update * (reset * to_float32(eco_a) - 1) + 2
+    return narrow(factor * to_float32(rel_pos), query_layer.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 from ...model.dtypes import dtype_of
 from ..activations import gelu, sigmoid, softmax, swish
 from ..common import in_float32, to_float32
-from ..norm import grouped, standardize, trailing_axes
+from ..norm import dropout_12, grouped, standardize, trailing_axes
 from ..precision import narrow
 from ..registry import op
 
@@ -216,3 +216,65 @@ def skip_group_norm(
     total = summed(x, skip, None if bias is None else bias.reshape(channel_shape))
     y = group_normalized(total, gamma, beta, groups, epsilon, activation, channels_last)
     return narrow(np.ascontiguousarray(y), x.dtype), narrow(total, x.dtype)
+
+
+@op("GatedRMSNorm", domain=MICROSOFT)
+def gated_rms_norm(
+    x: np.ndarray, scale: np.ndarray, gate: np.ndarray, *, activation: str = "silu", epsilon: float = 1e-5
+):
+    """Each run of as many elements as `scale` has, normalised, times the activation of the gate."""
+    gates = {"silu": swish, "swish": swish, "sigmoid": sigmoid}
+    if activation not in gates:
+        raise ValueError(f"activation is {activation!r}; known are {', '.join(gates)}")
+    if x.shape[-1] % len(scale):
+        raise ValueError(f"{x.shape[-1]} channels are not a multiple of the scale's {len(scale)}")
+    runs = to_float32(x).reshape(*x.shape[:-1], -1, len(scale))
+    normalized, _ = root_mean_square(runs, (x.ndim,), epsilon)
+    y = (normalized * to_float32(scale)).reshape(x.shape) * gates[activation](to_float32(gate))
+    return narrow(y, x.dtype)
+
+
+@op("SwiGLU", domain=MICROSOFT)
+def swi_glu(
+    gate: np.ndarray,
+    up: np.ndarray | None = None,
+    *,
+    activation_alpha: float = 1.0,
+    activation_beta: float = 0.0,
+    limit: float = 0.0,
+    round_activation: int = 0,
+):
+    """gate * sigmoid(alpha * gate) * (up + beta), clamped if the limit is positive. Without `up`, the gate holds both,
+    side by side."""
+    g, u = np.split(to_float32(gate), 2, axis=-1) if up is None else (to_float32(gate), to_float32(up))
+    if limit > 0:
+        g, u = np.minimum(g, limit), np.clip(u, -limit, limit)
+    activated = g * sigmoid(activation_alpha * g)
+    if round_activation:
+        activated = to_float32(narrow(activated, gate.dtype))
+    return narrow(activated * (u + activation_beta), gate.dtype)
+
+
+@op("GatedAdd", domain=MICROSOFT)
+def gated_add(x: np.ndarray, y: np.ndarray, gate: np.ndarray, gate_weight: np.ndarray | None = None):
+    """x + y * gate, with one gate per row; with weights, the gate is the sigmoid of its product with them."""
+    factor = to_float32(gate)
+    if gate_weight is not None:
+        factor = sigmoid(to_float32(narrow(np.matmul(factor, to_float32(gate_weight)), x.dtype)))
+    product = to_float32(narrow(to_float32(y) * to_float32(narrow(factor, x.dtype)), x.dtype))
+    return narrow(to_float32(x) + product, x.dtype)
+
+
+@op("BiasDropout", domain=MICROSOFT)
+def bias_dropout(
+    data: np.ndarray,
+    bias: np.ndarray,
+    residual: np.ndarray | None = None,
+    ratio: np.ndarray | None = None,
+    training_mode: np.ndarray | None = None,
+    *,
+    seed: int | None = None,
+):
+    """Dropout of data + bias, plus a residual."""
+    y, mask = dropout_12(summed(data, bias), ratio, training_mode, seed=seed)
+    return narrow(summed(y, residual), data.dtype), mask

@@ -23,6 +23,17 @@ from .wgsl import ELEMENT, literal
 MAX_RANK = 8
 
 
+WITHOUT_MEANING = frozenset(
+    {
+        "consumed_inputs", "saturate", "round_mode",  # of old opsets, and of casts to types that are not on the GPU
+        "momentum", "spatial", "seed", "is_test",  # of training, and of opsets in which it is the only choice
+        "to", "axes", "split", "num_outputs", "shape", "keepdims", "ceil_mode", "allowzero",  # in the output's type
+        "stash_type", "output_shape", "output_padding", "allow_broadcast",
+    }
+)  # fmt: skip
+"""Attributes that change nothing in what a kernel computes, given the concrete types of its outputs."""
+
+
 class Refusal(Exception):
     """Why a step is not computed on the GPU, as a short phrase for people."""
 
@@ -85,6 +96,7 @@ class Lowering:
     aliases: dict[str, str] = field(default_factory=dict)
     derived: dict[str, Derived] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
+    attributes_read: set[str] = field(default_factory=set)
     index_limits: list[tuple[str, int]] = field(default_factory=list)
     """Segment inputs that are indices, and the size of the axis that they index: checked when they are uploaded."""
 
@@ -96,6 +108,7 @@ class Lowering:
         return self.step.node.version
 
     def attribute(self, name: str, default: Any = None) -> Any:
+        self.attributes_read.add(name)
         value = self.step.node.attributes.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
@@ -165,6 +178,12 @@ class Lowering:
         """Add a map to the store of the last kernel; its operand `CHAIN` is what the kernel computes."""
         kernel = self.kernels[-1]
         kernel.maps.append(Map(tuple(operands), expression, kernel.shape, element))
+
+    def check_attributes(self) -> None:
+        """Refuse a node with an attribute that its lowering has not looked at: a newer opset may give it a meaning."""
+        unknown = set(self.step.node.attributes) - self.attributes_read - WITHOUT_MEANING
+        if unknown:
+            self.refuse(f"the attribute {', '.join(sorted(unknown))} has no GPU kernel")
 
     def check_limits(self) -> None:
         """Refuse kernels that need more than the device allows."""
@@ -271,6 +290,7 @@ def lower(
         raise Refusal("no GPU kernel for this operator")
     result = Lowering(step, target, {} if aliases is None else aliases, {} if derived is None else derived)
     found(result)
+    result.check_attributes()
     result.check_limits()
     return result
 

@@ -39,11 +39,12 @@ ACTIVATIONS: dict[str, Callable[..., str]] = {
 def apply_activation(n: Lowering) -> None:
     """Add the activation that the node's attributes name to the last kernel."""
     name = n.attribute("activation", "")
+    given = n.attribute("activation_params")
     if not name:
         return
     if name not in ACTIVATIONS:
         n.refuse(f"the activation {name} has no GPU kernel")
-    parameters = list(n.attribute("activation_params", []) or [])
+    parameters = list(given or [])
     if name == "LeakyRelu" and n.attribute("activation_alpha") is not None:
         parameters = [n.attribute("activation_alpha")]
     n.extend([n.chain()], ACTIVATIONS[name](*parameters))

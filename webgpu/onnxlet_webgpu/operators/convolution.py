@@ -242,8 +242,9 @@ def _transpose_begins(
     """Padding before each dimension: given, or what makes the output as large as it is."""
     rank = len(kernel)
     auto_pad = n.attribute("auto_pad", "NOTSET") or "NOTSET"
+    pads = tuple(n.attribute("pads") or [0] * (2 * rank))
     if auto_pad == "NOTSET" and n.attribute("output_shape") is None:
-        return tuple(n.attribute("pads") or [0] * (2 * rank))[:rank]
+        return pads[:rank]
     if auto_pad == "VALID":
         return (0,) * rank
     extra = n.attribute("output_padding") or [0] * rank

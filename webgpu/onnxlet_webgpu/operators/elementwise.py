@@ -90,7 +90,8 @@ def simple(n: Lowering) -> None:
 
 def _no_old_broadcast(n: Lowering) -> None:
     """Before opset 7 an attribute `axis` said where a smaller second operand goes."""
-    if n.attribute("broadcast") and n.attribute("axis") is not None:
+    axis = n.attribute("axis")
+    if n.attribute("broadcast") and axis is not None:
         n.refuse("the broadcasting of opset 6 with an axis has no GPU kernel")
 
 

@@ -16,12 +16,14 @@ MOVED = ("float32", "int32", "uint32", "bool")
 @lowering("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 def view(n: Lowering) -> None:
     """The same elements under another shape: no kernel, the output is the input's buffer."""
+    n.attribute("axis")  # of Flatten: the output's shape says it
     n.alias(n.output(0), n.input(0, *MOVED))
 
 
 @lowering("Dropout")
 def dropout(n: Lowering) -> None:
     n.single_output()
+    n.attribute("ratio")
     if n.has_input(2) and (n.constant(2) is None or bool(n.known(2, "training_mode").reshape(-1)[0])):
         n.refuse("Dropout in training mode has no GPU kernel")
     view(n)
@@ -197,10 +199,11 @@ def depth_space(n: Lowering) -> None:
     x, out = n.input(0, *MOVED), n.output(0)
     b = n.attribute("blocksize")
     batch, channels, height, width = x.shape
+    depth_first = n.attribute("mode", "DCR") == "DCR"
     if n.step.node.op_type == "SpaceToDepth":
         split_shape = [batch, channels, height // b, b, width // b, b]
-        order = [0, 3, 5, 1, 2, 4]
-    elif n.attribute("mode", "DCR") == "DCR":
+        order = [0, 3, 5, 1, 2, 4] if depth_first else [0, 1, 3, 5, 2, 4]
+    elif depth_first:
         split_shape, order = [batch, b, b, channels // (b * b), height, width], [0, 3, 4, 1, 5, 2]
     else:
         split_shape, order = [batch, channels // (b * b), b, b, height, width], [0, 1, 4, 2, 5, 3]

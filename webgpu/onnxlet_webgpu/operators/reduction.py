@@ -38,8 +38,9 @@ def reduce(n: Lowering) -> None:
     axes = n.attribute("axes")
     if axes is None and n.has_input(1):
         axes = n.known(1, "the list of axes").reshape(-1).tolist()
+    unreduced = n.attribute("noop_with_empty_axes", 0)
     if not axes:
-        if n.attribute("noop_with_empty_axes", 0):
+        if unreduced:
             n.refuse("a reduction over no axes has no GPU kernel")
         axes = list(range(rank))
     emit_reduction(n, name, x, out, sorted({int(a) % rank for a in axes} if rank else set()))

@@ -82,6 +82,7 @@ def _tables(n: Lowering, shape: tuple[int, ...]) -> dict[int, Taps | None]:
         n.refuse("Resize with tf_crop_and_resize has no GPU kernel")
     scales, sizes = (_present(n, i) for i in (2, 3))
     axes = [a % len(shape) for a in n.attribute("axes") or range(len(shape))]
+    n.attribute("extrapolation_value")  # of tf_crop_and_resize
     policy = n.attribute("keep_aspect_ratio_policy", "stretch")
     plans = axis_plans(shape, axes, None, scales, sizes, policy, False)
     rounding = ROUNDINGS[n.attribute("nearest_mode", "round_prefer_floor")]

@@ -30,9 +30,9 @@ def window(n: Lowering, sizes: Sequence[int], kernel: Sequence[int], out_sizes: 
     strides = tuple(n.attribute("strides") or [1] * rank)
     dilations = tuple(n.attribute("dilations") or [1] * rank)
     auto_pad = n.attribute("auto_pad", "NOTSET") or "NOTSET"
+    pads = tuple(n.attribute("pads") or [0] * (2 * rank))
     if auto_pad in ("NOTSET", "VALID"):
-        pads = tuple(n.attribute("pads") or [0] * (2 * rank)) if auto_pad == "NOTSET" else (0,) * (2 * rank)
-        begins = pads[:rank]
+        begins = pads[:rank] if auto_pad == "NOTSET" else (0,) * rank
     else:
         total = [
             max(0, (out - 1) * s + (k - 1) * d + 1 - size)

@@ -7,6 +7,7 @@ Needs Python 3.11 or newer and nothing else. What is downloaded is cached in `bu
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 
@@ -36,8 +37,11 @@ def main() -> int:
         command = [venv.python(), REPOSITORY / "scripts" / "check_page.py", "--site", site, "--chromium", chromium]
         return subprocess.run(command).returncode
     say(f"\nServing on http://127.0.0.1:{options.port} (Ctrl-C ends)")
-    command = [venv.python(), "-m", "demo_site", "--site", site, "--port", str(options.port)]
-    return subprocess.run(command, cwd=REPOSITORY).returncode
+    command = [str(venv.python()), "-m", "demo_site", "--site", str(site), "--port", str(options.port)]
+    os.chdir(REPOSITORY)
+    if os.name == "nt":
+        return subprocess.run(command).returncode
+    os.execv(command[0], command)  # one process: who ends it ends the server
 
 
 if __name__ == "__main__":

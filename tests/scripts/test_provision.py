@@ -12,7 +12,7 @@ import pytest
 
 from demo_site.server import create_app
 from demo_site.serving import running
-from provision import browser, console, downloads, packaging, paths, pyodide, site, venv
+from provision import browser, console, downloads, packaging, paths, pyodide, site, system, venv
 from provision.console import SetupError
 
 
@@ -113,6 +113,23 @@ def test_a_browser_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SetupError, match=r"sudo apt install chromium|No Chromium found"):
         browser.chromium()
+
+
+def test_a_python_without_venv_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(venv.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(system, "may_install", lambda: False)
+    with pytest.raises(SetupError, match=r"sudo apt install python3-venv"):
+        venv.create(tmp_path / "environment")
+
+
+def test_a_debian_package_is_installed_where_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(system, "may_install", lambda: True)
+    monkeypatch.setattr(system, "run", lambda command, **_: calls.append(command))
+    system.install(["chromium"], "Chromium")
+    assert calls[0][:2] == ["apt-get", "update"]
+    assert calls[1][:2] == ["apt-get", "install"]
+    assert calls[1][-1] == "chromium"
 
 
 @pytest.mark.parametrize(("size", "text"), [(2_916_023, "2.9 MB"), (84_000, "84 kB"), (10, "1 kB")])

@@ -15,6 +15,8 @@ from .errors import (
     ShapeError,
     UnsupportedError,
 )
+from .limits import Limits
+from .model.writer import save
 from .ops import op
 from .options import ExecutionMode, GraphOptimizationLevel, SessionOptions
 from .providers import get_all_providers, get_available_providers
@@ -29,6 +31,7 @@ __all__ = [
     "GraphOptimizationLevel",
     "InferenceSession",
     "LimitError",
+    "Limits",
     "MissingOperatorsError",
     "ModelError",
     "ModelMetadata",
@@ -43,4 +46,5 @@ __all__ = [
     "get_all_providers",
     "get_available_providers",
     "op",
+    "save",
 ]

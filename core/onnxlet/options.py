@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from .limits import DEFAULT, Limits
+
 
 class GraphOptimizationLevel(enum.IntEnum):
     """How much of the graph may be rewritten before it runs. Each level includes those below it."""
@@ -28,7 +30,7 @@ class SessionOptions:
     """Options of an `InferenceSession`.
 
     `disabled_rewrites` switches single rewrites off by name (`onnxlet.rewrites.names()` lists them).
-    `intra_op_num_threads` is a wish: 0 leaves the number to onnxlet.
+    `intra_op_num_threads` is a wish: 0 leaves the number to onnxlet. `limits` bounds what a model may ask for.
     """
 
     graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -42,6 +44,7 @@ class SessionOptions:
     enable_cpu_mem_arena: bool = True
     enable_mem_pattern: bool = True
     config_entries: dict[str, str] = field(default_factory=dict)
+    limits: Limits = DEFAULT
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Keep a configuration entry. onnxlet reads none today; code that sets some goes on working."""

@@ -130,7 +130,7 @@ class InferenceSession:
             for provider in made:
                 provider.close()
             raise
-        self._executor = GraphExecutor(graph, made)
+        self._executor = GraphExecutor(graph, made, limits=self._options.limits)
         self._overridden: GraphExecutor | None = None
 
     # Running
@@ -172,7 +172,7 @@ class InferenceSession:
         if not any(name in feeds for name in self._model.graph.defaults):
             return self._executor
         if self._overridden is None:
-            self._overridden = GraphExecutor(self._model.graph, self._providers)
+            self._overridden = GraphExecutor(self._model.graph, self._providers, limits=self._options.limits)
         return self._overridden
 
     @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import NodeError, OnnxletError
 from ..graph.ir import Graph, Node, TensorType, Type
+from ..limits import DEFAULT, Limits
 from ..model.tensors import Tensor
 from ..providers.base import Provider
 from .numpy_steps import describe
@@ -64,11 +65,13 @@ class GraphExecutor:
         providers: Sequence[Provider],
         constants: Mapping[str, Tensor] | None = None,
         captured: Sequence[str] = (),
+        limits: Limits = DEFAULT,
     ):
         self.graph = graph
         self.providers = providers
         self.constants = {**(constants or {}), **graph.initializers}
         self.captured = list(captured)
+        self.limits = limits
         self.scope: dict[str, Any] = {}
         self.plans = PlanCache()
         self.latest: Stage | None = None
@@ -109,12 +112,14 @@ class GraphExecutor:
     def _make_stage(
         self, nodes: Sequence[Node], types: Mapping[str, Type | None], constants: Mapping[str, Tensor]
     ) -> Stage:
-        return make_stage(nodes, self.graph.outputs, types, constants, self.providers, self._make_body, self.graph)
+        return make_stage(
+            nodes, self.graph.outputs, types, constants, self.providers, self._make_body, self.graph, self.limits
+        )
 
     def _make_body(
         self, graph: Graph, captured: Mapping[str, Type | None], constants: Mapping[str, Tensor]
     ) -> GraphExecutor:
-        return GraphExecutor(graph, self.providers, constants, list(captured))
+        return GraphExecutor(graph, self.providers, constants, list(captured), self.limits)
 
     def body(self, *inputs: Any) -> Run:
         """Run this graph as a sub-graph: `inputs` are the body's own, captured values come from `scope`."""

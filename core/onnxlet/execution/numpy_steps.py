@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import LimitError, ModelError, NodeError, OnnxletError
-from ..graph.ir import Graph, Node, TensorType
+from ..graph.infer.registry import find_inference
+from ..graph.ir import STRING, Graph, Node, TensorType
+from ..limits import DEFAULT, Limits
 from ..ops import registry
 
 Body = Callable[..., Generator[Any, Any, list[Any]]]
@@ -20,6 +22,18 @@ Body = Callable[..., Generator[Any, Any, list[Any]]]
 
 IGNORED_ATTRIBUTES = frozenset({"consumed_inputs"})
 """In-place hints of opsets before 6: they never change a result."""
+
+
+GROWING = frozenset(
+    {
+        "AffineGrid", "BlackmanWindow", "CenterCropPad", "Col2Im", "ConstantOfShape", "Expand", "HammingWindow",
+        "HannWindow", "MaxUnpool", "MelWeightMatrix", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample",
+    }
+)  # fmt: skip
+"""Operators whose result can be far larger than their inputs, as values of the inputs tell."""
+
+SMALL = 4096
+"""Elements of an input whose values may tell the shape of a result."""
 
 
 def describe(value: Any) -> str:
@@ -52,16 +66,24 @@ def check_signature(node: Node, operator: registry.Operator) -> None:
 class Call:
     """A node bound to its operator's function and attributes, ready to be called with values."""
 
-    def __init__(self, node: Node, output_types: Sequence[np.dtype | None], body: Callable[[Graph], Body]):
+    def __init__(
+        self,
+        node: Node,
+        output_types: Sequence[np.dtype | None],
+        body: Callable[[Graph], Body],
+        limits: Limits = DEFAULT,
+    ):
         operator = registry.find(node.op_type, node.domain, node.version)
         if operator is None:
             raise ModelError(f"node {node.label!r}: no operator {node.operator} at opset {node.version}")
         check_signature(node, operator)
         self.node = node
+        self.limits = limits
         self.function = operator.function
         self.n_outputs = len(node.outputs)
         while self.n_outputs and not node.outputs[self.n_outputs - 1]:
             self.n_outputs -= 1
+        self.grows = node.domain == "" and node.op_type in GROWING
         self.keywords: dict[str, Any] = {}
         for name, value in node.attributes.items():
             if name in IGNORED_ATTRIBUTES:
@@ -75,19 +97,24 @@ class Call:
             "n_outputs": self.n_outputs,
             "output_types": list(output_types),
             "body_types": [graph.types.get(name) for graph in node.subgraphs() for name in graph.outputs],
+            "limits": limits,
         }
         self.keywords.update((name, injected[name]) for name in operator.injected)
 
     def __call__(self, values: Sequence[Any]) -> Generator[Any, Any, list[Any]]:
         """Compute the node's outputs, as a list as long as the node's outputs. A generator, because bodies may wait."""
         try:
+            if self.grows:
+                self.check_growth(values)
             with np.errstate(all="ignore"):
                 result = self.function(*values, **self.keywords)
             if isinstance(result, GeneratorType):
                 result = yield from result
         except OnnxletError as error:
-            if isinstance(error, (NodeError, LimitError)):
+            if isinstance(error, NodeError):
                 raise
+            if isinstance(error, LimitError):
+                raise LimitError(str(self.error(values, error))) from error
             raise self.error(values, error) from error
         except MemoryError as error:
             raise LimitError(str(self.error(values, error))) from error
@@ -101,6 +128,17 @@ class Call:
             raise self.error(values, ValueError(f"it gave {len(outputs)} outputs where {self.n_outputs} are used"))
         outputs = [np.asarray(v) if isinstance(v, np.generic) else v for v in outputs]
         return outputs[: len(self.node.outputs)] + [None] * (len(self.node.outputs) - len(outputs))
+
+    def check_growth(self, values: Sequence[Any]) -> None:
+        """Raise `LimitError` where the inputs' values tell that an output would be beyond the limit."""
+        inference = find_inference(self.node)
+        if inference is None:
+            return
+        types = [TensorType(v.dtype, v.shape) if isinstance(v, np.ndarray) else None for v in values]
+        known = [v if isinstance(v, np.ndarray) and v.size <= SMALL and v.dtype != STRING else None for v in values]
+        for name, type_ in zip(self.node.outputs, inference(self.node, types, known), strict=False):
+            if isinstance(type_, TensorType) and type_.concrete and type_.dtype is not None:
+                self.limits.check_tensor(type_.dims, type_.dtype, f"output {name!r}")
 
     def error(self, values: Sequence[Any], cause: BaseException) -> NodeError:
         node = self.node

@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..graph.infer.registry import find_inference
 from ..graph.ir import Graph, Node, TensorType, Type
+from ..limits import Limits
 from ..model.tensors import Tensor
 from ..providers.base import Executable, Provider, Segment, Step
 from .folding import fold_into, foldable, shape_result, too_large
@@ -165,6 +166,7 @@ def make_stage(
     providers: Sequence[Provider],
     make_body: Any,
     declared: Graph,
+    limits: Limits,
 ) -> Stage:
     """Plan `nodes` as far as types are known.
 
@@ -220,12 +222,27 @@ def make_stage(
                 continue
             available.add(name)
             if isinstance(type_, TensorType) and type_.concrete:
+                assert type_.dtype is not None
+                limits.check_tensor(
+                    type_.dims, type_.dtype, f"output {name!r} of node {node.label!r} ({node.operator})"
+                )
                 known[name] = type_
             else:
                 known[name] = None
                 learnt.add(name)
     return _schedule(
-        steps, placements, rows, deferred, outputs, known, values, set(types), providers, make_body, declared
+        steps,
+        placements,
+        rows,
+        deferred,
+        outputs,
+        known,
+        values,
+        set(types),
+        providers,
+        make_body,
+        declared,
+        limits,
     )
 
 
@@ -260,6 +277,7 @@ def _schedule(
     providers: Sequence[Provider],
     make_body: Any,
     declared: Graph,
+    limits: Limits,
 ) -> Stage:
     reads = [node_reads(step.node) for step in steps]
     writes = [[name for name in step.node.outputs if name] for step in steps]
@@ -293,7 +311,7 @@ def _schedule(
             rows.append(_row(steps[i], placements[i], number))
         if provider is None:
             for i in segment:
-                stage.instructions.append(_interpreted(steps[i], known, values, make_body, declared, stage))
+                stage.instructions.append(_interpreted(steps[i], known, values, make_body, declared, stage, limits))
             continue
         inside = {name for i in segment for name in writes[i]}
         used = dict.fromkeys(name for i in segment for name in reads[i] if name not in inside and name not in values)
@@ -323,6 +341,7 @@ def _interpreted(
     make_body: Any,
     declared: Graph,
     stage: Stage,
+    limits: Limits,
 ) -> Interpreted:
     bodies: list[GraphExecutor] = []
 
@@ -340,7 +359,7 @@ def _interpreted(
         t.dtype if t is not None and t.dtype is not None else declared.tensor_type(name).dtype
         for t, name in zip(step.outputs, step.node.outputs, strict=True)
     ]
-    call = Call(step.node, types, body)
+    call = Call(step.node, types, body, limits)
     stage.bodies += bodies
     # The node's inputs come first; what bodies capture follows, to be kept alive and on the host.
     captured = dict.fromkeys(name for executor in bodies for name in executor.captured)

@@ -12,14 +12,12 @@ import numpy as np
 
 from ..errors import LimitError
 from ..graph.ir import TensorType, Type
+from ..limits import DEFAULT, Limits
 from .common import zeros
 from .registry import op
 
 Body = Callable[..., Generator[Any, Any, Sequence[Any]]]
 Results = Generator[Any, Any, tuple[Any, ...]]
-
-MAX_ITERATIONS = 10_000_000
-"""A Loop or Scan that goes on after this many iterations raises `LimitError`."""
 
 
 def condition(value: Any, what: str) -> bool:
@@ -65,6 +63,7 @@ def loop(
     body: Body,
     n_outputs: int,
     body_types: Sequence[Type | None],
+    limits: Limits = DEFAULT,
 ) -> Results:
     """Runs the body `m` times, or while `cond`; returns the carried values and the stacked scan outputs."""
     trips = None if m is None else int(np.asarray(m).reshape(-1)[0])
@@ -73,8 +72,10 @@ def loop(
     scans: list[list[np.ndarray]] = []
     i = 0
     while going and (trips is None or i < trips):
-        if i >= MAX_ITERATIONS:
-            raise LimitError(f"Loop still goes on after {MAX_ITERATIONS} iterations")
+        if i >= limits.loop_iterations:
+            raise LimitError(
+                f"Loop still goes on after {limits.loop_iterations} iterations (SessionOptions.limits.loop_iterations)"
+            )
         again, *values = yield from body(np.array(i, np.int64), np.array(going), *carried)
         carried = values[: len(initial)]
         if i == 0:
@@ -105,10 +106,14 @@ def run_scan(
     axes: Sequence[int],
     reverse: Sequence[int],
     trips: int,
+    limits: Limits,
 ) -> Generator[Any, Any, tuple[list[Any], list[list[np.ndarray]]]]:
     """The states at the end, and what each scan output got at each iteration."""
-    if trips > MAX_ITERATIONS:
-        raise LimitError(f"Scan goes over {trips} elements; the limit is {MAX_ITERATIONS}")
+    if trips > limits.loop_iterations:
+        raise LimitError(
+            f"Scan goes over {trips} elements; the limit is {limits.loop_iterations} "
+            "(SessionOptions.limits.loop_iterations)"
+        )
     collected: list[list[np.ndarray]] = []
     for t in range(trips):
         elements = [
@@ -133,6 +138,7 @@ def scan_8(
     directions: Sequence[int] | None = None,
     n_outputs: int,
     body_types: Sequence[Type | None],
+    limits: Limits = DEFAULT,
 ) -> Results:
     """Axis 0 of all inputs is a batch, whose members are scanned along axis 1, each to its own length."""
     n_states = len(inputs) - num_scan_inputs
@@ -147,7 +153,13 @@ def scan_8(
     outputs: list[list[list[np.ndarray]]] = []
     for b, length in enumerate(lengths):
         end, collected = yield from run_scan(
-            body, [s[b] for s in states], [x[b, :length] for x in scanned], [0] * num_scan_inputs, reverse, length
+            body,
+            [s[b] for s in states],
+            [x[b, :length] for x in scanned],
+            [0] * num_scan_inputs,
+            reverse,
+            length,
+            limits,
         )
         ends.append(end)
         outputs.append(collected)
@@ -179,6 +191,7 @@ def scan_9(
     scan_output_directions: Sequence[int] | None = None,
     n_outputs: int,
     body_types: Sequence[Type | None],
+    limits: Limits = DEFAULT,
 ) -> Results:
     n_states = len(inputs) - num_scan_inputs
     if num_scan_inputs < 1 or n_states < 0:
@@ -186,7 +199,7 @@ def scan_9(
     states, scanned = list(inputs[:n_states]), inputs[n_states:]
     axes = [a % x.ndim for a, x in zip(scan_input_axes or [0] * num_scan_inputs, scanned, strict=True)]
     reverse = scan_input_directions or [0] * num_scan_inputs
-    states, collected = yield from run_scan(body, states, scanned, axes, reverse, scan_lengths(scanned, axes))
+    states, collected = yield from run_scan(body, states, scanned, axes, reverse, scan_lengths(scanned, axes), limits)
     collected = collected or [[] for _ in range(n_outputs - n_states)]
     output_axes = scan_output_axes or [0] * len(collected)
     output_reverse = scan_output_directions or [0] * len(collected)

@@ -8,11 +8,12 @@ variadic one), keyword-only parameters are its attributes with the specification
 registration. The function gets and returns NumPy arrays (a tuple or list where there are several outputs); sequences
 are Python lists, an empty optional is `None`, maps are dicts.
 
-Three keyword-only names are filled in by the executor where a function declares them:
+Four keyword-only names are filled in by the executor where a function declares them:
 
 * `n_outputs`: how many outputs the node has (trailing unused ones not counted);
 * `output_types`: a list of the element types that the graph declares for the outputs (`None` where unknown);
-* `body_types`: a list of the types that the node's sub-graph declares for its outputs (`None` where unknown).
+* `body_types`: a list of the types that the node's sub-graph declares for its outputs (`None` where unknown);
+* `limits`: the session's `Limits`.
 
 An attribute that is a graph arrives as a callable that takes the body's inputs and is a generator returning the list of
 its outputs: an operator that runs a body is itself a generator and writes ``outs = yield from body(a, b)``.
@@ -31,7 +32,7 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-INJECTED = ("n_outputs", "output_types", "body_types")
+INJECTED = ("n_outputs", "output_types", "body_types", "limits")
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def _compute(node: Node, values: Sequence[Value | None]) -> list[Value | None]:
         return unknown
     keywords = {k: v for k, v in node.attributes.items() if k in operator.attributes}
     given = {"n_outputs": len(node.outputs), "output_types": [None] * len(node.outputs), "body_types": []}
-    keywords.update((k, given[k]) for k in operator.injected)
+    keywords.update((k, given[k]) for k in operator.injected if k in given)
     try:
         with np.errstate(all="ignore"):
             result = operator.function(*values, **keywords)

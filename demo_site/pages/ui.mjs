@@ -131,7 +131,7 @@ export const providerName = (name) => PROVIDERS[name] ?? name;
 
 /** Fill the section #nodes with what `explain()` says. */
 export function showNodes({ counts, absent, nodes }) {
-  const parts = Object.entries(counts).map(([name, n]) => `${n} on ${providerName(name)}`);
+  const parts = Object.entries(counts).map(([name, n]) => `${n} ${name === 'plan' ? '' : 'on '}${providerName(name)}`);
   $('#nodes-summary').textContent = `Where each node ran: ${parts.join(', ')}`;
   $('#nodes-notes').replaceChildren(
     ...Object.entries(absent).map(([name, reason]) =>

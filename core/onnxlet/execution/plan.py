@@ -179,7 +179,7 @@ def make_stage(
     available = {*known, *values}
     steps: list[Step] = []
     placements: list[Placement] = []
-    rows: list[Row] = []
+    rows: dict[Node, Row] = {}
     deferred: list[Node] = []
     learnt: set[str] = set()  # outputs of this stage whose types only the run will tell
     for node in nodes:
@@ -195,7 +195,7 @@ def make_stage(
         if shape is not None:
             values[node.outputs[0]] = Tensor.of(shape)
             available.add(node.outputs[0])
-            rows.append(Row(node.label, node.operator, "plan", "follows from the input shapes", -1))
+            rows[node] = Row(node.label, node.operator, "plan", "follows from the input shapes", -1)
             continue
         try:
             found = infer_types(node, inputs, values)
@@ -207,7 +207,7 @@ def make_stage(
             folded = fold_into(node, values)
             if folded is not None:
                 available.update(name for name in node.outputs if name)
-                rows.append(Row(node.label, node.operator, "plan", "computed ahead: all inputs are known", -1))
+                rows[node] = Row(node.label, node.operator, "plan", "computed ahead: all inputs are known", -1)
                 continue
         step = Step(
             node,
@@ -268,7 +268,7 @@ def _placement(
 def _schedule(
     steps: list[Step],
     placements: list[Placement],
-    rows: list[Row],
+    rows: dict[Node, Row],
     deferred: list[Node],
     outputs: Sequence[str],
     known: dict[str, Type | None],
@@ -304,11 +304,11 @@ def _schedule(
         if name not in kept and all(owner[user] is owner[number] for user in read_by.get(name, ()))
     }
 
-    stage = Stage([], values, known, deferred, rows, [])
+    stage = Stage([], values, known, deferred, [], [])
     for number, segment in enumerate(segments):
         provider = owner[number]
         for i in segment:
-            rows.append(_row(steps[i], placements[i], number))
+            rows[steps[i].node] = _row(steps[i], placements[i], number)
         if provider is None:
             for i in segment:
                 stage.instructions.append(_interpreted(steps[i], known, values, make_body, declared, stage, limits))
@@ -329,6 +329,7 @@ def _schedule(
         stage.instructions.append(
             Compiled(compiled, provider, list(used), made, [steps[i].node.label for i in segment])
         )
+    stage.rows = [rows[node] for node in declared.nodes if node in rows]
     _mark_dead(stage, kept)
     stage.entry = sorted(kept & {*entry_values, *(name for w in writes for name in w)})
     return stage

@@ -105,7 +105,7 @@ def _sound_sequence(rng: np.random.Generator) -> Feeds:
 
 def _picture(height: int, width: int) -> Callable[..., Feeds]:
     def feeds(rng: np.random.Generator) -> Feeds:
-        glyph = "01110 10001 10001 11111 10001 10001 10001".split()  # the letter A
+        glyph = ["01110", "10001", "10001", "11111", "10001", "10001", "10001"]  # the letter A
         letter = np.kron([[int(bit) for bit in row] for row in glyph], np.ones((4, 4)))
         picture = np.full((1, 3, height, width), 1.0, np.float32)
         for left in range(16, width - 30, 26):

@@ -322,6 +322,9 @@ def conv_cases() -> Iterator[Case]:
     yield conv((1, 3, 10, 10), (4, 3, 3, 3), auto_pad="SAME_UPPER", strides=[2, 2], note="same upper")
     yield conv((1, 3, 11, 10), (4, 3, 4, 4), auto_pad="SAME_LOWER", strides=[2, 2], note="same lower")
     yield conv((1, 3, 10, 10), (4, 3, 3, 3), auto_pad="VALID", note="valid")
+    yield conv((1, 2, 200), (9, 2, 33), strides=[8], pads=[16, 16], note="wide")
+    yield conv((1, 1, 100), (4, 1, 20), strides=[10], dilations=[2], note="wide inside")
+    yield conv((2, 6, 40, 1), (9, 6, 5, 1), pads=[1, 0, 2, 0], note="column")
     yield conv((1, 64, 16, 16), (64, 64, 3, 3), pads=[1, 1, 1, 1], note="large")
     infinite = random(1, 2, 6, 6)
     infinite[0, 0, 0, 0] = np.inf
@@ -339,6 +342,9 @@ def conv_cases() -> Iterator[Case]:
     yield transposed((1, 2, 4, 4), (2, 3, 3, 3), strides=[2, 2], auto_pad="SAME_UPPER", note="same upper")
     yield transposed((1, 2, 4, 4), (2, 3, 3, 3), strides=[2, 2], auto_pad="SAME_LOWER", note="same lower")
     yield transposed((1, 2, 4, 4), (2, 3, 2, 2), strides=[2, 2], note="up")
+    yield transposed((2, 6, 5, 7), (6, 16, 4, 5), strides=[2, 3], pads=[1, 2, 1, 0], note="eights")
+    yield transposed((1, 2, 5, 5), (2, 1, 3, 3), strides=[2, 1], dilations=[1, 2], pads=[0, 1, 2, 0], note="one filter")
+    yield transposed((1, 2, 5, 5), (2, 4, 3, 3), strides=[2, 2], pads=[-1, 0, 0, -1], note="negative pads")
 
 
 def pool_cases() -> Iterator[Case]:

@@ -44,6 +44,10 @@ def emit_conv(n: Lowering) -> None:
     g = window(n, x.shape[2:], n.attribute("kernel_shape") or w.shape[2:], out.shape[2:])
     if rank == 1:  # a row of pixels
         g = Window((1, *g.kernel), (1, *g.strides), (1, *g.dilations), (0, *g.begins), (1, *g.sizes), (1, *g.out_sizes))
+    elif g.sizes[1] == g.kernel[1] == g.out_sizes[1] == 1:  # a column of pixels: strips go along rows
+        g = Window(
+            *(tuple(reversed(pair)) for pair in (g.kernel, g.strides, g.dilations, g.begins, g.sizes, g.out_sizes))
+        )
     channels, filters = x.shape[1], w.shape[0]
     title = n.title(x, w, note=f"group {group} stride {list(g.strides)} pad {list(g.begins)} dilation "
                                f"{list(g.dilations)}")  # fmt: skip
@@ -94,6 +98,10 @@ def _implicit(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, title: 
     return tiled_kernel(p, out, title, n.target.max_groups, matrix_load("a", a), load_b, reads)
 
 
+UNROLLED = 8
+"""The widest kernel whose taps are written out one by one."""
+
+
 def _strip(width: int) -> int:
     """How many output pixels an invocation computes: up to eight, wasting as few as possible."""
     return min(range(1, 9), key=lambda p: (-(-width // p) * p * (1 + 1 / p), -p))
@@ -119,8 +127,9 @@ def _direct(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, group: in
     element = "vec4<f32>" if block > 1 else "f32"
     blocks, strips, taps = -(-filters // block), -(-ow // pixels), kh * kw
     weights = n.derive((1,), f"packed {group} {block}", lambda a: packed_weights(a, group, block))
-    # Which pixels of an input row the taps of this strip touch, as offsets from the first.
-    offsets = sorted({p * sx + k * dx for p in range(pixels) for k in range(kw)})
+    # Strips may reach over the edge on the right even without padding: what they read there is not stored.
+    last = (strips * pixels - 1) * sx - g.begins[1] + (kw - 1) * dx
+    padded = g.begins[1] > 0 or last >= width
     lines = [
         f"let ox = i % {strips}u * {pixels}u;",
         f"let oy = i / {strips}u % {oh}u;",
@@ -131,10 +140,11 @@ def _direct(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, group: in
         f"var plane = (batch * {channels * group}u + block / {blocks}u * {channels}u) * {height * width}u;",
         f"var tap = block * {channels * taps * vectors}u;",
     ]
-    # Strips may reach over the edge on the right even without padding: what they read there is not stored.
-    last = (strips * pixels - 1) * sx - g.begins[1] + (kw - 1) * dx
-    inside = {o: g.begins[1] <= 0 and last - (offsets[-1] - o) < width for o in offsets}
-    lines += [f"let in{o} = ix0 + {o} >= 0 && ix0 + {o} < {width};" for o in offsets if not inside[o]]
+    unrolled = kw <= UNROLLED
+    # Which pixels of an input row the taps of this strip touch, as offsets from the first.
+    offsets = sorted({p * sx + k * dx for p in range(pixels) for k in range(kw if unrolled else 1)})
+    if padded and unrolled:
+        lines += [f"let in{o} = ix0 + {o} >= 0 && ix0 + {o} < {width};" for o in offsets]
     lines += [f"var c{p}{v} = {element}();" for p in range(pixels) for v in range(vectors)]
     lines += [
         f"for (var channel = 0u; channel < {channels}u; channel++) {{",
@@ -143,14 +153,23 @@ def _direct(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, group: in
         f"        if (iy >= 0 && iy < {height}) {{",
         f"            let line = i32(plane) + iy * {width} + ix0;",
     ]
+    taps_of_row = range(kw) if unrolled else range(1)
+    at = "" if unrolled else f" + kx * {dx}"
+    inner = []
     for o in offsets:
-        read = f"x[line + {o}]"
-        lines.append(f"            let p{o} = {read if inside[o] else f'select(0.0, {read}, in{o})'};")
-    for k in range(kw):
+        if padded and not unrolled:
+            inner.append(f"let in{o} = ix0 + {o}{at} >= 0 && ix0 + {o}{at} < {width};")
+        read = f"x[line + {o}{at}]"
+        inner.append(f"let p{o} = {f'select(0.0, {read}, in{o})' if padded else read};")
+    for k in taps_of_row:
         for v in range(vectors):
-            lines.append(f"            let w{k}{v} = w[tap + {k * vectors + v}u];")
+            place = f"tap + {k * vectors + v}u" if unrolled else f"tap + u32(kx) * {vectors}u + {v}u"
+            inner.append(f"let w{k}{v} = w[{place}];")
         for p in range(pixels):
-            lines += [f"            c{p}{v} += p{p * sx + k * dx} * w{k}{v};" for v in range(vectors)]
+            inner += [f"c{p}{v} += p{p * sx + k * dx} * w{k}{v};" for v in range(vectors)]
+    if not unrolled:
+        inner = [f"for (var kx = 0; kx < {kw}; kx++) {{", *("    " + line for line in inner), "}"]
+    lines += ["            " + line for line in inner]
     lines += ["        }", f"        tap += {kw * vectors}u;", "    }", f"    plane += {height * width}u;", "}"]
     # The loop keeps `store`, with all that is fused into it, from being compiled once for every element.
     results = ", ".join(f"c{p}{v}" for p in range(pixels) for v in range(vectors))
@@ -187,6 +206,8 @@ def conv_transpose(n: Lowering) -> None:
     """Each output pixel gathers the input pixels whose windows cover it."""
     x, w, out = n.input(0), n.input(1), n.output(0, "float32")
     rank = len(x.shape) - 2
+    if not n.is_constant(1):
+        n.refuse("the weights of the convolution are not constant")
     if rank not in (1, 2):
         n.refuse(f"transposed convolution over {rank} dimensions has no GPU kernel")
     group = n.attribute("group", 1)
@@ -199,36 +220,75 @@ def conv_transpose(n: Lowering) -> None:
         kernel, strides, dilations, begins = (1, *kernel), (1, *strides), (1, *dilations), (0, *begins)
         sizes, out_sizes = (1, *sizes), (1, *out_sizes)
     channels, filters = x.shape[1] // group, w.shape[1]
-    (kh, kw), (height, width), (oh, ow) = kernel, sizes, out_sizes
-    statements = f"""
-let ox = i32(i % {ow}u) + {begins[1]};
-let oy = i32(i / {ow}u % {oh}u) + {begins[0]};
-let filter0 = i / {oh * ow}u % {filters * group}u;
-let batch = i / {oh * ow * filters * group}u;
-let channel0 = filter0 / {filters}u * {channels}u;
-var total = 0.0;
-for (var ky = 0; ky < {kh}; ky++) {{
-    let ty = oy - ky * {dilations[0]};
-    if (ty < 0 || ty % {strides[0]} != 0 || ty / {strides[0]} >= {height}) {{ continue; }}
-    for (var kx = 0; kx < {kw}; kx++) {{
-        let tx = ox - kx * {dilations[1]};
-        if (tx < 0 || tx % {strides[1]} != 0 || tx / {strides[1]} >= {width}) {{ continue; }}
-        var from_x = (batch * {channels * group}u + channel0) * {height * width}u
-            + u32(ty / {strides[0]} * {width} + tx / {strides[1]});
-        var from_w = (channel0 * {filters}u + filter0 % {filters}u) * {kh * kw}u + u32(ky * {kw} + kx);
-        for (var channel = 0u; channel < {channels}u; channel++) {{
-            total += x[from_x] * w[from_w];
-            from_x += {height * width}u;
-            from_w += {filters * kh * kw}u;
-        }}
-    }}
-}}
-store(i, total);
-"""
+    (kh, kw), (sy, sx), (dy, dx), (height, width), (oh, ow) = kernel, strides, dilations, sizes, out_sizes
+    block = 8 if filters % 8 == 0 else 4 if filters > 2 else 1
+    vectors, blocks, across = max(block // 4, 1), -(-filters // block), -(-ow // sx)
+    element = "vec4<f32>" if block > 1 else "f32"
+    weights = n.derive((1,), f"transposed {group} {block}", lambda a: packed_transposed(a, group, block))
+    # Neighbouring invocations compute output pixels a stride apart: the same taps reach them.
+    images = f"arrayLength(&y) / {group * filters * oh * ow}u"
+    lines = [
+        f"let ox = i % {across}u * {sx}u + i / {across}u % {sx}u;",
+        f"let oy = i / {across * sx}u % {oh}u;",
+        f"let block = i / {across * sx * oh}u % {group * blocks}u;",
+        f"let batch = i / {across * sx * oh * group * blocks}u;",
+        f"if (ox >= {ow}u) {{ return; }}",
+        f"let ty = i32(oy) + {begins[0]};",
+        f"let tx = i32(ox) + {begins[1]};",
+        f"let image = (batch * {group}u + block / {blocks}u) * {channels * height * width}u;",
+        *(f"var c{v} = {element}();" for v in range(vectors)),
+        *_taps("y", kh, sy, dy, height, ""),
+        *_taps("x", kw, sx, dx, width, "    "),
+        f"        var at = image + u32(iy * {width} + ix);",
+        f"        var tap = (block * {kh * kw}u + u32(ky * {kw} + kx)) * {channels * vectors}u;",
+        f"        for (var channel = 0u; channel < {channels}u; channel++) {{",
+        "            let value = x[at];",
+        *(f"            c{v} += value * w[tap + {v}u];" for v in range(vectors)),
+        f"            at += {height * width}u;",
+        f"            tap += {vectors}u;",
+        "        }",
+        "    }",
+        "}",
+        f"var results = array<{element}, {vectors}>({', '.join(f'c{v}' for v in range(vectors))});",
+        f"let filter0 = block % {blocks}u * {block}u;",
+        f"for (var f = 0u; f < {block}u && filter0 + f < {filters}u; f++) {{",
+        f"    let plane = (batch * {group}u + block / {blocks}u) * {filters}u + filter0 + f;",
+        f"    store((plane * {oh}u + oy) * {ow}u + ox, {'results[f / 4u][f % 4u]' if block > 1 else 'results[0]'});",
+        "}",
+    ]
+    each = across * sx * oh * group * blocks
+    size = group * blocks * block * channels * kh * kw
+    reads = [x.binding("x"), Binding("w", weights, element, size // (4 if block > 1 else 1))]
     title = n.title(x, w, note=f"group {group} stride {list(strides)} pad {list(begins)} dilation {list(dilations)}")
-    n.emit_flat(title, [x.binding("x"), w.binding("w")], statements, out)
+    body = flat_body("\n".join(lines), f"{images} * {each}u")
+    groups = flat_groups(x.shape[0] * each, n.target.max_groups)
+    n.emit(Kernel(title, reads, out.value, out.shape, "f32", body, groups))
     if n.has_input(2):
         n.extend([n.chain(), Operand(n.input(2).value, (filters * group,) + (1,) * rank, "f32")], "{0} + {1}")
+
+
+def _taps(axis: str, kernel: int, stride: int, dilation: int, size: int, indent: str) -> list[str]:
+    """The head of a loop over the taps along an axis that reach an output pixel, each with its input coordinate."""
+    t, k, i = f"t{axis}", f"k{axis}", f"i{axis}"
+    first, step = (f"({t} % {stride} + {stride}) % {stride}", stride) if dilation == 1 else ("0", 1)
+    distance = f"{t} - {k}" if dilation == 1 else f"{t} - {k} * {dilation}"
+    missed = "" if dilation == 1 else f" || d{axis} % {stride} != 0"
+    return [
+        f"{indent}for (var {k} = {first}; {k} < {kernel}; {k} += {step}) {{",
+        f"{indent}    let d{axis} = {distance};",
+        f"{indent}    let {i} = d{axis} / {stride};",
+        f"{indent}    if (d{axis} < 0{missed} || {i} >= {size}) {{ continue; }}",
+    ]
+
+
+def packed_transposed(w: np.ndarray, group: int, block: int) -> np.ndarray:
+    """Weights [channels, filters, kh, kw] as [group, filter block, kh, kw, channels, block], zero-filled."""
+    channels, filters = w.shape[0] // group, w.shape[1]
+    blocks = -(-filters // block)
+    grouped = w.reshape(group, channels, filters, -1)
+    padded = np.zeros((group, channels, blocks * block, grouped.shape[3]), np.float32)
+    padded[:, :, :filters] = grouped
+    return np.ascontiguousarray(padded.reshape(group, channels, blocks, block, -1).transpose(0, 2, 4, 1, 3))
 
 
 def _transpose_begins(

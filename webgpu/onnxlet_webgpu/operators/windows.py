@@ -23,6 +23,11 @@ class Window:
     def rank(self) -> int:
         return len(self.kernel)
 
+    def turned(self) -> Window:
+        """The same with the dimensions in reverse order."""
+        fields = self.kernel, self.strides, self.dilations, self.begins, self.sizes, self.out_sizes
+        return Window(*(field[::-1] for field in fields))
+
 
 def window(n: Lowering, sizes: Sequence[int], kernel: Sequence[int], out_sizes: Sequence[int]) -> Window:
     """The geometry of a convolution's or pool's window. `auto_pad` is resolved from the sizes."""

@@ -18,15 +18,20 @@ def check_feeds(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
     Raises `FeedError` for a name that the model does not have, an input that is missing, or one whose element type,
     rank or fixed dimension differs from the declaration.
     """
-    if not isinstance(feeds, Mapping):
+    if type(feeds) is not dict and not isinstance(feeds, Mapping):
         raise FeedError(f"feeds must be a dict from input names to arrays, not {type(feeds).__name__}")
-    known = [*graph.inputs, *graph.defaults]
+    given = [name for name in (*graph.inputs, *graph.defaults) if name in feeds]
+    if len(given) < max(len(feeds), len(graph.inputs)):
+        _check_names(graph, feeds)
+    return {name: _check(name, feeds[name], graph.types.get(name)) for name in given}
+
+
+def _check_names(graph: Graph, feeds: Mapping[str, Any]) -> None:
     wanted = ", ".join(f"{name}: {graph.types.get(name)}" for name in graph.inputs) or "none"
-    if unknown := [name for name in feeds if name not in known]:
+    if unknown := [name for name in feeds if name not in graph.inputs and name not in graph.defaults]:
         raise FeedError(f"the model has no input {', '.join(map(repr, unknown))}; its inputs are {wanted}")
     if missing := [name for name in graph.inputs if name not in feeds and not _optional(graph.types.get(name))]:
         raise FeedError(f"input {', '.join(map(repr, missing))} is missing; the model's inputs are {wanted}")
-    return {name: _check(name, feeds.get(name), graph.types.get(name)) for name in known if name in feeds}
 
 
 def _optional(type_: Type | None) -> bool:
@@ -36,7 +41,10 @@ def _optional(type_: Type | None) -> bool:
 def _check(name: str, value: Any, type_: Type | None) -> Any:
     if not isinstance(type_, TensorType) or type_.dtype is None:
         return value
-    array = _as_array(name, value, type_)
+    ready = (
+        type(value) is np.ndarray and value.dtype is type_.dtype and value.flags.c_contiguous and value.dtype != STRING
+    )
+    array = value if ready else _as_array(name, value, type_)
     if array.dtype != type_.dtype:
         came = TensorType(array.dtype, array.shape)
         raise FeedError(
@@ -44,7 +52,7 @@ def _check(name: str, value: Any, type_: Type | None) -> Any:
             if type_.dtype != STRING
             else f"input {name!r} must be {type_}, but {came} came"
         )
-    if type_.shape is not None:
+    if type_.shape is not None and type_.shape != array.shape:
         fits = len(type_.shape) == array.ndim and all(
             not isinstance(d, int) or d == n for d, n in zip(type_.shape, array.shape, strict=True)
         )

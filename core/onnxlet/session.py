@@ -6,8 +6,8 @@ import asyncio
 import sys
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,8 +145,13 @@ class InferenceSession:
         """
         del run_options
         feeds, outputs = self._prepare(output_names, input_feed)
-        with self._turn():
+        # A page has one thread: waiting there for a run that is itself suspended would never end.
+        if not self._thread_lock.acquire(blocking=sys.platform != "emscripten"):
+            raise ProviderError("another run of this session is under way; await it first, or use run_async")
+        try:  # one run at a time: plans share memory
             return _own(drive(self._choose(feeds).run(feeds, outputs)), feeds)
+        finally:
+            self._thread_lock.release()
 
     async def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> list[Any]:
         """Like `run`, but waits for a device without blocking. Overlapping calls take turns."""
@@ -161,7 +166,7 @@ class InferenceSession:
             raise SessionClosedError("this session was closed; make a new one")
         graph = self._model.graph
         outputs = list(output_names or graph.outputs)
-        if unknown := [name for name in outputs if name not in graph.outputs]:
+        if output_names and (unknown := [name for name in outputs if name not in graph.outputs]):
             raise FeedError(
                 f"the model has no output {', '.join(map(repr, unknown))}; its outputs are {', '.join(graph.outputs)}"
             )
@@ -174,17 +179,6 @@ class InferenceSession:
         if self._overridden is None:
             self._overridden = GraphExecutor(self._model.graph, self._providers, limits=self._options.limits)
         return self._overridden
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """One run at a time: plans share memory."""
-        # A page has one thread: waiting there for a run that is itself suspended would never end.
-        if not self._thread_lock.acquire(blocking=sys.platform != "emscripten"):
-            raise ProviderError("another run of this session is under way; await it first, or use run_async")
-        try:
-            yield
-        finally:
-            self._thread_lock.release()
 
     @asynccontextmanager
     async def _async_turn(self) -> AsyncIterator[None]:
@@ -275,8 +269,10 @@ def _own(outputs: list[Any], feeds: Mapping[str, Any]) -> list[Any]:
     owned = []
     for value in outputs:
         if isinstance(value, np.ndarray):
-            plain = value.flags.c_contiguous and value.flags.writeable
-            if not plain or any(np.may_share_memory(value, other) for other in seen):
+            flags = value.flags
+            # Of two arrays that own their memory, neither is a view of the other.
+            near = (v for v in seen if v is value or not (flags.owndata and v.flags.owndata))
+            if not (flags.c_contiguous and flags.writeable) or any(np.may_share_memory(value, v) for v in near):
                 value = value.copy()
             seen.append(value)
         owned.append(value)

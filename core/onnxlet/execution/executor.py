@@ -16,7 +16,7 @@ from ..limits import DEFAULT, Limits
 from ..model.tensors import Tensor
 from ..providers.base import Provider
 from .numpy_steps import describe
-from .plan import Compiled, Interpreted, PlanCache, Stage, make_stage, type_of
+from .plan import Compiled, Interpreted, PlanCache, Stage, key_of, make_stage, type_of
 
 Run = Generator[Any, Any, Any]
 
@@ -80,7 +80,9 @@ class GraphExecutor:
         """Compute `outputs` (default: the graph's) from values by name. Returns a list; yields to wait."""
         wanted = list(self.graph.outputs if outputs is None else outputs)
         values = dict(feeds)
-        stage = self.plan({name: type_of(v) for name, v in values.items()})
+        stage = self.plans.lookup(tuple([(name, key_of(v)) for name, v in values.items()]))
+        if stage is None:
+            stage = self.plan({name: type_of(v) for name, v in values.items()})
         self.latest = stage
         while True:
             for instruction in stage.instructions:
@@ -89,10 +91,10 @@ class GraphExecutor:
                     values.pop(name, None)
             if not stage.deferred:
                 break
-            entry = {name: type_of(values[name]) for name in stage.entry if name in values}
-            key = tuple(entry.items())
+            key = tuple([(name, key_of(values[name])) for name in stage.entry if name in values])
             following = stage.following.lookup(key)
             if following is None:
+                entry = {name: type_of(values[name]) for name in stage.entry if name in values}
                 following = self._make_stage(stage.deferred, entry, stage.constants)
                 stage.following.add(key, following)
             stage = following
@@ -100,7 +102,7 @@ class GraphExecutor:
 
     def plan(self, types: Mapping[str, Type | None]) -> Stage:
         """The first stage for inputs of these types, from the cache or made now."""
-        key = tuple(types.items())
+        key = tuple([(name, (t.dtype, t.shape) if isinstance(t, TensorType) else None) for name, t in types.items()])
         stage = self.plans.lookup(key)
         if stage is None:
             # A fed value overrides the initializer of the same name.
@@ -132,7 +134,7 @@ class GraphExecutor:
             given = [values[name] for name in instruction.inputs]
             try:
                 results = instruction.executable.run(given)
-                if isawaitable(results):
+                if type(results) is not list and isawaitable(results):
                     results = yield instruction.provider, results
             except OnnxletError:
                 raise
@@ -145,7 +147,7 @@ class GraphExecutor:
             own = given[: len(instruction.call.node.inputs)]
             results = yield from instruction.call(own)
             for expected, value in zip(instruction.expected, results, strict=True):
-                if expected is not None and value is not None and type_of(value) != expected:
+                if expected is not None and value is not None and key_of(value) != (expected.dtype, expected.shape):
                     raise _inference_error(instruction, own, expected, value)
         for name, value in zip(instruction.outputs, results, strict=True):
             if name:

@@ -47,6 +47,27 @@ def describe(value: Any) -> str:
     return type(value).__name__
 
 
+_KIND_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,), "float": (float, int), "str": (str,), "np.ndarray": (np.ndarray,), "Body": (Graph,),
+}  # fmt: skip
+
+
+def _is_kind(value: Any, kind: str) -> bool:
+    if kind.startswith("list["):
+        # The elements of a list are all of one type.
+        return isinstance(value, list) and (not value or isinstance(value[0], _KIND_TYPES[kind[5:-1]]))
+    return isinstance(value, _KIND_TYPES[kind])
+
+
+def describe_attribute(value: Any) -> str:
+    """An attribute's value for messages: short ones whole."""
+    if isinstance(value, (int, float, str, bytes)) and len(str(value)) <= 40:
+        return repr(value)
+    if isinstance(value, list):
+        return f"a list of {len(value)}" + (f" {type(value[0]).__name__}" if value else "")
+    return describe(value)
+
+
 def check_signature(node: Node, operator: registry.Operator) -> None:
     """Raise `ModelError` if the node has inputs or attributes that its operator does not have, or lacks some."""
     where = f"node {node.label!r}: {node.operator} (opset {node.version})"
@@ -56,6 +77,10 @@ def check_signature(node: Node, operator: registry.Operator) -> None:
         raise ModelError(f"{where} has no attribute {', '.join(unknown)}; its attributes are: {has}")
     if lacking := sorted(operator.required_attributes - present):
         raise ModelError(f"{where} needs the attribute {', '.join(lacking)}")
+    for name, kind in operator.kinds.items():
+        if name in present and not _is_kind(node.attributes[name], kind):
+            came = describe_attribute(node.attributes[name])
+            raise ModelError(f"{where}: attribute {name} must be {registry.ATTRIBUTE_KINDS[kind]}, but is {came}")
     given = len(node.inputs)
     if operator.max_inputs is not None and given > operator.max_inputs:
         raise ModelError(f"{where} takes at most {operator.max_inputs} inputs, this node has {given}")

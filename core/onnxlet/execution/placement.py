@@ -41,7 +41,11 @@ def place(step: Step, providers: Sequence[Provider]) -> Placement:
     """Ask the providers in order; the first that has a kernel gets the step."""
     refusals: dict[str, str] = {}
     for provider in providers:
-        reason = provider.supports(step)
+        try:
+            reason = provider.supports(step)
+        except Exception as error:
+            # What a provider stumbles over is against the specification: NumPy's definition says how.
+            reason = f"can't be looked at: {error or type(error).__name__}"
         if reason is None:
             return Placement(provider, refusals)
         refusals[provider.name] = reason

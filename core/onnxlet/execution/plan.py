@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ShapeError
+from ..errors import NodeError, OnnxletError, ShapeError
 from ..graph.infer.registry import find_inference
 from ..graph.ir import Graph, Node, TensorType, Type
 from ..limits import Limits
@@ -128,6 +128,11 @@ def type_of(value: Any) -> Type | None:
     if isinstance(value, np.ndarray):
         return TensorType(value.dtype, value.shape)
     return None
+
+
+def key_of(value: Any) -> tuple[np.dtype, tuple[int, ...]] | None:
+    """What of a run-time value plans are cached by: the same as its type, cheaper to make and to hash."""
+    return (value.dtype, value.shape) if isinstance(value, np.ndarray) else None
 
 
 def constant_type(tensor: Tensor) -> TensorType:
@@ -323,12 +328,19 @@ def _schedule(
         ]
         types = {name: t for name, t in known.items() if isinstance(t, TensorType)}
         constants = {name: values[name] for i in segment for name in reads[i] if name in values}
-        compiled = provider.compile(
-            Segment([steps[i] for i in segment], list(used), made, types, constants, frozenset(resident & set(made)))
-        )
-        stage.instructions.append(
-            Compiled(compiled, provider, list(used), made, [steps[i].node.label for i in segment])
-        )
+        labels = [steps[i].node.label for i in segment]
+        try:
+            compiled = provider.compile(
+                Segment(
+                    [steps[i] for i in segment], list(used), made, types, constants, frozenset(resident & set(made))
+                )
+            )
+        except OnnxletError:
+            raise
+        except Exception as error:
+            named = ", ".join(map(repr, labels[:3])) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+            raise NodeError(f"{provider.name} could not prepare node(s) {named}: {error}") from error
+        stage.instructions.append(Compiled(compiled, provider, list(used), made, labels))
     stage.rows = [rows[node] for node in declared.nodes if node in rows]
     _mark_dead(stage, kept)
     stage.entry = sorted(kept & {*entry_values, *(name for w in writes for name in w)})

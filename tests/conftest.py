@@ -28,6 +28,12 @@ def missing(what: str) -> NoReturn:
     pytest.skip(f"{what} is missing")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the campaigns against wrong models (tests/robustness)."""
+    parser.addoption("--fuzz", type=int, default=0, metavar="N", help="try N wrong models instead of a few hundred")
+    parser.addoption("--fuzz-from", type=int, default=0, metavar="N", help="number of the first of them")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Where tests run on several processes, those in a browser share one, and each other file stays together."""

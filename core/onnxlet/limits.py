@@ -1,4 +1,4 @@
-"""What a model may ask for. Models come from strangers: a limit turns a hang, or an exhausted machine, into an error."""
+"""What a model may ask for. Models come from strangers: a limit turns a hang or an exhausted machine into an error."""
 
 from __future__ import annotations
 

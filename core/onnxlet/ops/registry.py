@@ -32,6 +32,18 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+ATTRIBUTE_KINDS = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "a text",
+    "list[int]": "a list of integers",
+    "list[float]": "a list of numbers",
+    "list[str]": "a list of texts",
+    "np.ndarray": "a tensor",
+    "Body": "a graph",
+}
+"""Annotations of attributes that are checked when a model is loaded, and what they ask for."""
+
 INJECTED = ("n_outputs", "output_types", "body_types", "limits")
 
 
@@ -49,6 +61,8 @@ class Operator:
     """`None` for a variadic operator."""
     attributes: frozenset[str]
     required_attributes: frozenset[str]
+    kinds: dict[str, str]
+    """For attributes whose annotation says what they hold: a key of `ATTRIBUTE_KINDS`."""
     injected: frozenset[str]
 
 
@@ -66,6 +80,7 @@ def op(name: str, *, since: int = 1, until: int | None = None, domain: str = "")
         required = 0
         maximum: int | None = 0
         attributes, needed, injected = set(), set(), set()
+        kinds: dict[str, str] = {}
         for parameter in inspect.signature(function).parameters.values():
             if parameter.kind is parameter.VAR_POSITIONAL:
                 maximum = None
@@ -74,6 +89,9 @@ def op(name: str, *, since: int = 1, until: int | None = None, domain: str = "")
                     injected.add(parameter.name)
                 else:
                     attributes.add(parameter.name)
+                    kind = _kind(parameter.annotation)
+                    if kind in ATTRIBUTE_KINDS:
+                        kinds[parameter.name] = kind
                     if parameter.default is parameter.empty:
                         needed.add(parameter.name)
             elif parameter.kind is parameter.VAR_KEYWORD:
@@ -83,13 +101,18 @@ def op(name: str, *, since: int = 1, until: int | None = None, domain: str = "")
                 required += parameter.default is parameter.empty
         entry = Operator(
             name, domain, since, until, function, required, maximum,
-            frozenset(attributes), frozenset(needed), frozenset(injected),
+            frozenset(attributes), frozenset(needed), kinds, frozenset(injected),
         )  # fmt: skip
         versions = [o for o in _OPERATORS.get((domain, name), []) if o.since != since]
         _OPERATORS[domain, name] = sorted([*versions, entry], key=lambda o: o.since)
         return function
 
     return register
+
+
+def _kind(annotation: Any) -> str:
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return text.removesuffix(" | None").replace("Sequence[", "list[")
 
 
 def find(name: str, domain: str, version: int) -> Operator | None:

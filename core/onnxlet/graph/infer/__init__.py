@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...errors import OnnxletError, ShapeError
 from ..ir import Graph, Node, OptionalType, SequenceType, TensorType, Type
 from . import (
     control,
@@ -40,7 +41,12 @@ def infer_node(
     inputs are against the specification.
     """
     inference = find_inference(node)
-    found = [] if inference is None else list(inference(node, inputs, constants or [None] * len(inputs)))
+    if inference is None:
+        return [None] * len(node.outputs)
+    try:
+        found = list(inference(node, inputs, constants or [None] * len(inputs)))
+    except Exception as error:
+        raise _against_specification(node, error) from error
     return (found + [None] * len(node.outputs))[: len(node.outputs)]
 
 
@@ -72,8 +78,11 @@ def _infer(
     for node in graph.nodes:
         inputs = [types.get(name) if name else None for name in node.inputs]
         known = [values.get(name) if name else None for name in node.inputs]
-        found = _with_bodies(node, inputs, types, values) or infer_node(node, inputs, known)
-        computed = evaluate(node, inputs, known, found)
+        try:
+            found = _with_bodies(node, inputs, types, values) or infer_node(node, inputs, known)
+            computed = evaluate(node, inputs, known, found)
+        except Exception as error:
+            raise _against_specification(node, error) from error
         for name, type_, value in zip(node.outputs, found, computed + [None] * len(found), strict=False):
             if not name:
                 continue
@@ -82,6 +91,13 @@ def _infer(
             if value is not None:
                 values[name] = value
     return {name: types[name] for name in own}
+
+
+def _against_specification(node: Node, error: Exception) -> Exception:
+    """Inference stumbles over attributes and inputs that no exporter writes: too few of them, zeros to divide by."""
+    if isinstance(error, OnnxletError):
+        return error
+    return ShapeError(f"node {node.label!r} ({node.operator}): its inputs can't be right: {error}")
 
 
 def _with_bodies(

@@ -315,7 +315,7 @@ def _absence(name: str, error: ProviderError, strict: bool, absent: dict[str, st
             f"{error}. Add 'CPUExecutionProvider' to the list of providers to run on the CPU instead"
         ) from error
     absent[name] = str(error)
-    warnings.warn(f"{name} is not used: {error}", stacklevel=5)
+    warnings.warn(f"{name} is not used: {error}", stacklevel=4)
 
 
 def _create_providers(

@@ -81,7 +81,7 @@ def resolve(
         name = ALIASES.get(name, name)
         if name in FOREIGN:
             have = ", ".join(get_all_providers())
-            warnings.warn(f"{name} is not a provider of onnxlet and is skipped. onnxlet has: {have}", stacklevel=4)
+            warnings.warn(f"{name} is not a provider of onnxlet and is skipped. onnxlet has: {have}", stacklevel=5)
         elif name in PACKAGES:
             found.setdefault(name, options)
         else:

@@ -88,7 +88,7 @@ def test_models(pyodide_worker: PyodideHost, name: str):
     rows = run_model(pyodide_worker, name)
     assert any(provider == "WebGpuExecutionProvider" for _, provider, _ in rows)
     elsewhere = [row for row in rows if row[1] not in ("WebGpuExecutionProvider", "plan")]
-    assert all("WebGpuExecutionProvider: int64 stays on the CPU" in reason for _, _, reason in elsewhere)
+    assert all("WebGpuExecutionProvider: int64 stays on the CPU" in reason for _, _, reason in elsewhere), elsewhere
     assert len(elsewhere) <= 2
 
 

@@ -422,6 +422,47 @@ def row_cases() -> Iterator[Case]:
         yield Case(op, inputs, domain="com.microsoft", version=1, rtol=1e-4, atol=1e-5)
 
 
+def attention_cases() -> Iterator[Case]:
+    def heads(batch: int, queries: int, keys: int, q_heads: int, kv_heads: int, size: int) -> list[np.ndarray | None]:
+        shapes = (q_heads, queries), (kv_heads, keys), (kv_heads, keys)
+        return [random(batch, h, length, size, seed=i) for i, (h, length) in enumerate(shapes)]
+
+    def attend(inputs: Sequence[np.ndarray | None], note: str, outputs: int = 1, **attributes: Any) -> Case:
+        return Case("Attention", inputs, attributes, (), 25, outputs=outputs, rtol=1e-4, atol=1e-5, note=note)
+
+    yield attend(heads(2, 5, 7, 3, 3, 8), "apart")
+    yield attend(heads(1, 5, 7, 4, 2, 6), "grouped", scale=0.3)
+    yield attend([random(2, 5, 24), random(2, 7, 24, seed=1), random(2, 7, 24, seed=2)], "packed",
+                 q_num_heads=3, kv_num_heads=3)  # fmt: skip
+    yield attend([random(2, 5, 24), random(2, 7, 12, seed=1), random(2, 7, 18, seed=2)], "packed and grouped",
+                 q_num_heads=4, kv_num_heads=2)  # fmt: skip
+    yield attend(heads(2, 6, 6, 2, 2, 4), "causal", is_causal=1)
+    yield attend(heads(2, 9, 9, 2, 2, 4), "window", left_window_size=2, right_window_size=1)
+    yield attend(heads(2, 6, 6, 2, 2, 4), "soft cap", softcap=1.5)
+    bias = random(5, 7)
+    bias[1, 2:] = -np.inf
+    bias[3] = -np.inf
+    yield attend([*heads(2, 5, 7, 3, 3, 8), bias], "bias")
+    yield attend([*heads(2, 5, 7, 3, 3, 8), integers(2, 1, 5, 7, low=0, high=2, dtype=np.bool_)], "mask")
+    cache = [random(2, 3, 4, 8, seed=5), random(2, 3, 4, 8, seed=6)]
+    yield attend([*heads(2, 5, 5, 3, 3, 8), None, *cache], "cache", outputs=3, is_causal=1)
+    packed = [random(2, 5, 24, seed=i) for i in range(3)]
+    yield attend([*packed, None, *cache], "packed with a cache", outputs=3, q_num_heads=3, kv_num_heads=3)
+    yield attend(packed, "packed, present", outputs=3, q_num_heads=3, kv_num_heads=3)
+    angles = random(50, 4, seed=7)
+    cos, sin = np.cos(angles), np.sin(angles)
+    positions = np.array([[3, 1, 4], [1, 5, 49]], np.int64)
+    for interleaved in (0, 1):
+        for x, attributes in ((random(2, 3, 3, 8), {}), (random(2, 3, 16), {"num_heads": 2})):
+            more = {**attributes, "interleaved": interleaved}
+            yield Case("RotaryEmbedding", [x, cos, sin, positions], more, version=23, note=f"{interleaved}")
+            own = [cos[:6].reshape(2, 3, 4), sin[:6].reshape(2, 3, 4)]
+            yield Case("RotaryEmbedding", [x, *own], more, version=23, note=f"{interleaved} own angles")
+        part = {"interleaved": interleaved, "rotary_embedding_dim": 4}
+        yield Case("RotaryEmbedding", [random(2, 3, 3, 8), cos[:, :2], sin[:, :2], positions], part, version=23,
+                   note=f"{interleaved} part")  # fmt: skip
+
+
 def movement_cases() -> Iterator[Case]:
     def ints(*values: int) -> np.ndarray:
         return np.array(values, np.int64)
@@ -498,6 +539,7 @@ FAMILIES = {
     "pool": pool_cases,
     "reduction": reduction_cases,
     "rows": row_cases,
+    "attention": attention_cases,
     "movement": movement_cases,
     "resize": resize_cases,
 }

@@ -74,8 +74,7 @@ class Kernel:
     declarations: str = ""
     maps: list[Map] = field(default_factory=list)
     fusable: bool = True
-    appends: bool = False
-    """Whether it fills in only a part of an output that an earlier kernel has begun."""
+    """Whether it writes all of its output, each element once."""
 
     @property
     def size(self) -> int:

@@ -158,6 +158,13 @@ class Lowering:
         self.derived[name] = Derived((), tag, lambda: values)
         return name
 
+    def temporary(self, tag: str, shape: tuple[int, ...]) -> Tensor:
+        """A float32 value between kernels of this node. Refuses one that is too large for the device."""
+        limit = min(self.target.max_binding_bytes, self.target.max_buffer_bytes)
+        if prod(shape) * 4 > limit:
+            self.refuse(f"its {tag} need {prod(shape) * 4:,} bytes, the device binds at most {limit:,}")
+        return Tensor(f"{self.step.node.outputs[0]}\0{tag}", shape, np.dtype(np.float32))
+
     def operand(self, index: int, *kinds: str, factor: bool = False) -> Operand:
         """Input `index` as an operand of a map: a number in the text where it is a known scalar, else a value.
 

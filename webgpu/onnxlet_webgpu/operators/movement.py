@@ -130,8 +130,7 @@ def concat(n: Lowering) -> None:
         groups = flat_groups(x.size, n.target.max_groups)
         title = n.title(x, out, note=f"to {place}")
         n.emit(
-            Kernel(title, [x.binding("x")], out.value, out.shape, out.element, body, groups, fusable=False,
-                   appends=number > 0)
+            Kernel(title, [x.binding("x")], out.value, out.shape, out.element, body, groups, fusable=False)
         )  # fmt: skip
         start += part
 
@@ -159,7 +158,7 @@ def narrow_indices(values: np.ndarray, limit: int, name: str) -> np.ndarray:
     return values.astype(np.int32)
 
 
-def _wrapped(text: str, size: int) -> str:
+def wrapped(text: str, size: int) -> str:
     """Text of an index as u32, with negative ones counted from the end."""
     return f"u32(select({text}, {text} + {size}, {text} < 0))"
 
@@ -172,7 +171,7 @@ def gather(n: Lowering) -> None:
     inner, size = prod(x.shape[axis + 1 :]), x.shape[axis]
     row = "i" if inner == 1 else f"i / {inner}u"
     which = row if axis == 0 else f"({row}) % {index.size}u" if inner == 1 else f"{row} % {index.size}u"
-    place = f"{_wrapped('k', size)} * {inner}u" if inner > 1 else _wrapped("k", size)
+    place = f"{wrapped('k', size)} * {inner}u" if inner > 1 else wrapped("k", size)
     if inner > 1:
         place += f" + i % {inner}u"
     if axis > 0:
@@ -188,7 +187,7 @@ def gather_elements(n: Lowering) -> None:
     index = indices(n, 1, x.shape[axis])
     strides = contiguous_strides(x.shape)
     others = [0 if d == axis else s for d, s in enumerate(strides)]
-    place = f"{index_expression(out.shape, others)} + {_wrapped('k', x.shape[axis])} * {strides[axis]}u"
+    place = f"{index_expression(out.shape, others)} + {wrapped('k', x.shape[axis])} * {strides[axis]}u"
     statements = f"let k = index[i];\nstore(i, x[{place}]);"
     n.emit_flat(n.title(x, index, note=f"axis {axis}"), [x.binding("x"), index.binding("index")], statements, out)
 

@@ -86,6 +86,7 @@ def _tables(n: Lowering, shape: tuple[int, ...]) -> dict[int, Taps | None]:
     policy = n.attribute("keep_aspect_ratio_policy", "stretch")
     plans = axis_plans(shape, axes, None, scales, sizes, policy, False)
     rounding = ROUNDINGS[n.attribute("nearest_mode", "round_prefer_floor")]
+    cubic = cubic_kernel(n.attribute("cubic_coeff_a", -0.75))
     antialias, exclude = bool(n.attribute("antialias", 0)), bool(n.attribute("exclude_outside", 0))
     tables: dict[int, Taps | None] = {}
     for d, axis in plans.items():
@@ -95,9 +96,7 @@ def _tables(n: Lowering, shape: tuple[int, ...]) -> dict[int, Taps | None]:
         elif mode == "nearest":
             tables[d] = _nearest(rounding(positions), axis)
         else:
-            kernel, radius = (
-                (linear_kernel, 1) if mode == "linear" else (cubic_kernel(n.attribute("cubic_coeff_a", -0.75)), 2)
-            )
+            kernel, radius = (linear_kernel, 1) if mode == "linear" else (cubic, 2)
             tables[d] = stencil(positions, axis, kernel, radius, antialias, exclude)
     return tables
 

@@ -24,8 +24,7 @@ def host(pyodide_worker: PyodideHost) -> PyodideHost:
 def test_single_operators(host: PyodideHost, run: str) -> None:
     cases = suite.collect()
     assert len(cases) >= suite.COUNT
-    # Pyodide's Pillow has another JPEG library than the standard asks for, and no JPEG 2000.
-    failed = [f for f in repeating.failures(host, cases, run) if not f.startswith("test_image_decoder_decode_jpeg")]
+    failed = repeating.failures(host, cases, run)
     assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)
 
 

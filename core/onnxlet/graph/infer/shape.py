@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...model.dtypes import dtype_of as element_dtype
+from ...model.dtypes import widen
 from ..ir import Dim, Node, TensorType, Type
 from .common import (
     FLOAT,
@@ -483,7 +484,7 @@ def range_(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None
         symbols = [dims(constants, i) if dtype is not None and dtype.kind in "iu" else None for i in range(3)]
         whole = symbols[0] == [0] and symbols[2] == [1] and symbols[1] is not None
         return [TensorType(dtype, (symbols[1][0],) if whole and symbols[1] else (None,))]
-    start, limit, delta = (v.reshape(-1)[0].item() for v in values if v is not None)
+    start, limit, delta = (widen(v).reshape(-1)[0].item() for v in values if v is not None)
     if delta == 0:
         fail(node, "delta is 0")
     if dtype is not None and dtype.kind in "iu":

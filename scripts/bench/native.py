@@ -29,6 +29,9 @@ def main(words: list[str] | None = None) -> int:
     if options.list:
         print("\n".join(f"{case.kind}/{case.name}" for case in cases))
         return 0
+    rows = report.measure_all(
+        cases, lambda case: measure(case, options.rounds, options.turn, options.threads), "onnxruntime"
+    )
     about = {
         "title": f"Natively, {threads_in_words(options.threads)}",
         "peer": "onnxruntime",
@@ -43,9 +46,6 @@ def main(words: list[str] | None = None) -> int:
         ),
         "settings": PEER_NATIVE,
     }
-    rows = report.measure_all(
-        cases, lambda case: measure(case, options.rounds, options.turn, options.threads), "onnxruntime"
-    )
     return report.finish(rows, about, options)
 
 

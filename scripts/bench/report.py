@@ -6,6 +6,7 @@ import argparse
 import datetime
 import json
 import math
+import os
 import platform
 import re
 import statistics
@@ -163,17 +164,17 @@ def machine(versions: dict[str, str]) -> dict[str, str]:
         text = information.read_text("utf-8")
         if found := re.search(r"model name\s*: (.*)", text):
             cpu = found[1]
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": f"{cpu}, {len(_processors())} processors, {platform.system()}",
+        "machine": f"{cpu}, {_processors()} processors, {platform.system()}",
+        "load average at the end": load,
         "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
     }
 
 
-def _processors() -> list[int]:
-    import os
-
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def arguments(description: str) -> argparse.ArgumentParser:

@@ -11,6 +11,7 @@ from tests.browser import repeating
 from tests.browser.harness import PyodideHost
 from tests.conformance import model_suites, suite
 from tests.core.ops import recording
+from tests.core.test_bug_cases import CASES, FOLDER, expected_values, read
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,21 @@ def test_single_operators(host: PyodideHost, run: str) -> None:
 def test_small_models(host: PyodideHost, kind: str) -> None:
     cases = model_suites.collect(kind)
     assert len(cases) >= model_suites.COUNTS[kind]
+    failed = repeating.failures(host, cases, "run_session")
+    assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)
+
+
+def test_bug_cases(host: PyodideHost) -> None:
+    cases = [
+        suite.Case(
+            case["name"],
+            (FOLDER / case["name"] / "model.onnx").read_bytes(),
+            [([read(FOLDER / case["name"], i) for i in case["inputs"]], expected_values(case))],
+            case["rtol"],
+            case["atol"],
+        )
+        for case in CASES
+    ]
     failed = repeating.failures(host, cases, "run_session")
     assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)
 

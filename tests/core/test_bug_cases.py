@@ -16,8 +16,8 @@ FOLDER = DATA / "bug_cases"
 CASES = json.loads((FOLDER / "manifest.json").read_text("utf-8"))
 
 CORRECTED = {
-    # The file holds zeros. By the text of Resize, row i and column j of the crop lie at 3 * 0.5 * (i, j) / 3 of an image
-    # whose value at (y, x) is 4 y + x.
+    # The file holds zeros. By the text of Resize, row i and column j of the crop lie at 3 * 0.5 * (i, j) / 3 of an
+    # image whose value at (y, x) is 4 y + x.
     "C16_Resize_tf_crop_and_resize_with_scales_out_floor_in_roi_e": np.add.outer(
         2 * np.arange(4, dtype=np.float32), np.arange(4, dtype=np.float32) / 2
     ).reshape(1, 1, 4, 4),
@@ -30,6 +30,10 @@ def read(folder: Path, described: dict[str, Any]) -> np.ndarray:
     return np.frombuffer(raw, described["dtype"]).reshape(described["dims"])
 
 
+def expected_values(case: dict[str, Any]) -> list[np.ndarray]:
+    return [CORRECTED.get(case["name"], read(FOLDER / case["name"], o)) for o in case["outputs"]]
+
+
 @pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_bug_case(case: dict[str, Any], level: str) -> None:
@@ -38,8 +42,7 @@ def test_bug_case(case: dict[str, Any], level: str) -> None:
     session = onnxlet.InferenceSession(folder / "model.onnx", options)
     names = [o["name"] for o in case["outputs"]]
     given = session.run(names, {i["name"]: read(folder, i) for i in case["inputs"]})
-    for described, value in zip(case["outputs"], given, strict=True):
-        expected = CORRECTED.get(case["name"], read(folder, described))
+    for expected, value in zip(expected_values(case), given, strict=True):
         assert value.dtype == expected.dtype
         assert value.shape == expected.shape
         np.testing.assert_allclose(value, expected, rtol=case["rtol"], atol=case["atol"])

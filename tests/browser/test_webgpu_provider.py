@@ -56,6 +56,11 @@ def model_folder(name: str) -> Path:
     pytest.skip(f"{name} is in the shared collection only, which is not here")
 
 
+MODELS = [
+    "torch_mobilenetv2_ts", "torch_resnet18w32_dyn", "torch_resnet18w32_fp16_dyn", "torch_bert_dyn", "torch_unet_ts",
+    "torch_gpt_dyn",
+]  # fmt: skip
+
 RUN_MODEL = """
 import onnxlet
 session = await onnxlet.InferenceSession.create(bytes(model), providers=["webgpu"])
@@ -82,7 +87,7 @@ def run_model(host: PyodideHost, name: str) -> list[list[str]]:
     return rows
 
 
-@pytest.mark.parametrize("name", ["torch_mobilenetv2_ts", "torch_resnet18w32_dyn", "torch_bert_dyn", "torch_unet_ts"])
+@pytest.mark.parametrize("name", MODELS)
 def test_models(pyodide_worker: PyodideHost, name: str):
     """All on the GPU, except shape arithmetic, which is in the plan, and what has a reason."""
     rows = run_model(pyodide_worker, name)

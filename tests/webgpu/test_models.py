@@ -12,7 +12,10 @@ from onnxlet import InferenceSession
 from onnxlet_webgpu.provider import WebGpuProvider
 from tests.conftest import DATA, shared_dir
 
-NAMES = ["torch_mobilenetv2_ts", "torch_resnet18w32_dyn", "torch_bert_dyn", "torch_unet_ts"]
+NAMES = [
+    "torch_mobilenetv2_ts", "torch_resnet18w32_dyn", "torch_resnet18w32_fp16_dyn", "torch_bert_dyn", "torch_unet_ts",
+    "torch_gpt_dyn",
+]  # fmt: skip
 
 
 def folder_of(name: str) -> Path:

@@ -227,6 +227,9 @@ def host_array(data: memoryview, type_: TensorType) -> np.ndarray:
     assert dtype is not None
     if dtype == np.bool_:
         return (np.frombuffer(data, np.uint32) != 0).reshape(type_.dims)
+    if dtype == np.float16:
+        with np.errstate(over="ignore"):
+            return np.frombuffer(data, np.float32).astype(np.float16).reshape(type_.dims)
     if dtype.itemsize != 4:
         raise NodeError(f"a value of type {dtype} came back from the GPU")
     array = np.frombuffer(data, dtype).reshape(type_.dims)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 from math import prod
 
-from .kernel import CHAIN, Kernel, Map, Operand, use
+from .kernel import CHAIN, Kernel, Operand, use
 
 
 def fuse(kernels: list[Kernel], kept: Set[str], max_bindings: int) -> list[Kernel]:
@@ -26,30 +27,34 @@ def _producer(
     kernel: Kernel, fused: list[Kernel], made_by: dict[str, int], readers: dict[str, int], kept: Set[str]
 ) -> int | None:
     """The kernel into whose store this one can go: the latest that it depends on, if no one else needs its result."""
-    if kernel.element or len(kernel.maps) != 1:
+    if kernel.element or not kernel.fusable:
         return None
-    produced = [(made_by[o.value], o) for o in kernel.maps[0].operands if o.value in made_by]
+    produced = [(made_by[o.value], o) for m in kernel.maps for o in m.operands if o.value in made_by]
     if not produced:
         return None
     position, operand = max(produced, key=lambda found: found[0])
     before = fused[position]
     if not before.fusable or before.output in kept or readers[before.output] != 1:
         return None
-    if operand.value != before.output or prod(operand.shape) != kernel.size or before.size != kernel.size:
+    later = {o.value for m in kernel.maps[1:] for o in m.operands}
+    if operand.value != before.output or before.output in later:
+        return None
+    if prod(operand.shape) != kernel.size or before.size != kernel.size:
         return None
     return position
 
 
 def _append(before: Kernel, kernel: Kernel, max_bindings: int) -> bool:
-    """Append the elementwise kernel's map to another's; `False` where that would take too many buffers."""
-    m = kernel.maps[0]
+    """Append the elementwise kernel's maps to another's; `False` where that would take too many buffers."""
+    first, *rest = kernel.maps
     operands = tuple(
-        Operand(CHAIN, o.shape, o.element) if o.value == before.output and o.text is None else o for o in m.operands
+        Operand(CHAIN, o.shape, o.element) if o.value == before.output and o.text is None else o for o in first.operands
     )
-    read = {*before.values_read(), *(o.value for o in operands if o.text is None and o.value != CHAIN)}
+    added = [replace(first, operands=operands), *rest]
+    read = {*before.values_read(), *(o.value for m in added for o in m.operands if o.text is None)} - {CHAIN}
     if len(read) + 1 > max_bindings:
         return False
-    before.maps.append(Map(operands, m.expression, m.shape, m.element))
+    before.maps += added
     before.output = kernel.output
     before.title += " + " + kernel.title.split("(")[0]
     return True

@@ -186,6 +186,18 @@ class Lowering:
         kernel = self.kernels[-1]
         kernel.maps.append(Map(tuple(operands), expression, kernel.shape, element))
 
+    def round_halves(self) -> None:
+        """Round what is of type float16 to it, where the node stores it."""
+        halves = {
+            name
+            for name, type_ in zip(self.step.node.outputs, self.step.outputs, strict=True)
+            if type_ is not None and type_.dtype == np.float16
+        }
+        for kernel in self.kernels:
+            if kernel.output in halves:
+                chain = self.chain(kernel)
+                kernel.maps.append(Map((chain,), "rounded_to_half({0})", kernel.shape, "f32"))
+
     def check_attributes(self) -> None:
         """Refuse a node with an attribute that its lowering has not looked at: a newer opset may give it a meaning."""
         unknown = set(self.step.node.attributes) - self.attributes_read - WITHOUT_MEANING
@@ -247,7 +259,8 @@ class Lowering:
             self.refuse(f"the shape of {what} is not known before the run")
         dtype = type_.dtype
         assert dtype is not None
-        if dtype == STRING or dtype.name not in kinds:
+        kind = "float32" if dtype == np.float16 else dtype.name
+        if dtype == STRING or kind not in kinds:
             if dtype == np.int64:
                 self.refuse("int64 stays on the CPU")
             self.refuse(f"{'string' if dtype == STRING else dtype} {what} has no GPU kernel")
@@ -297,6 +310,7 @@ def lower(
         raise Refusal("no GPU kernel for this operator")
     result = Lowering(step, target, {} if aliases is None else aliases, {} if derived is None else derived)
     found(result)
+    result.round_halves()
     result.check_attributes()
     result.check_limits()
     return result

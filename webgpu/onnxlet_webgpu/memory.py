@@ -166,7 +166,7 @@ class Weights:
                 buffer = self._new(sources[0].nbytes)
                 self.device.write_tensor(buffer, sources[0])
             else:
-                values = [t.numpy() for t in sources]
+                values = [widened(t.numpy()) for t in sources]
                 array = stored(values[0] if rule is None else rule.make(*values))
                 buffer = self._new(array.nbytes)
                 self.device.write(buffer, array)
@@ -186,8 +186,13 @@ class Weights:
         self.nbytes = 0
 
 
+def widened(array: np.ndarray) -> np.ndarray:
+    """float16 as float32, all else as it is."""
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
 def stored(array: np.ndarray) -> np.ndarray:
     """Host values in the form in which the device keeps them: contiguous, 4 bytes an element."""
     if array.dtype == np.bool_:
         array = array.astype(np.uint32)
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(widened(array))

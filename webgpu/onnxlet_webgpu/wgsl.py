@@ -14,13 +14,15 @@ import numpy as np
 
 ELEMENT = {
     np.dtype(np.float32): "f32",
+    np.dtype(np.float16): "f32",
     np.dtype(np.int32): "i32",
     np.dtype(np.uint32): "u32",
     np.dtype(np.bool_): "u32",
     np.dtype(np.int64): "i32",
 }
-"""How element types are stored on the device: booleans as one u32 of 0 or 1, and int64 (which only a segment's
-inputs and constants can be, as indices) as i32 after a check that the values fit."""
+"""How element types are stored on the device: float16 as the same number in f32, rounded after every operator, which
+needs no feature that adapters may lack; booleans as one u32 of 0 or 1; and int64 (which only a segment's inputs and
+constants can be, as indices) as i32 after a check that the values fit."""
 
 STORED = {"f32": np.dtype(np.float32), "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32)}
 
@@ -273,6 +275,15 @@ fn turned_sine(quarter: f32, r: f32) -> f32 {
 }""", ("arc_tangent", "quiet_nan")),
     "clip": ("fn clip(x: f32, low: f32, high: f32) -> f32 { let a = select(x, low, x < low); "
              "return select(a, high, a > high); }", ()),
+    "rounded_to_half": ("""// The nearest float16, ties to even, overflow to infinity, with float16's subnormal numbers.
+fn rounded_to_half(x: f32) -> f32 {
+    let bits = bitcast<u32>(x) & 0x7fffffffu;
+    if (bits >= 0x7f800000u) { return x; }
+    var a = round(bitcast<f32>(bits) * 16777216.0) / 16777216.0;
+    if (bits >= 0x38800000u) { a = bitcast<f32>((bits + 0xfffu + ((bits >> 13u) & 1u)) & 0xffffe000u); }
+    if (bits >= 0x477ff000u) { a = infinity(); }
+    return select(a, -a, (bitcast<u32>(x) >> 31u) == 1u);
+}""", ("infinity",)),
     "exponential": ("""// Some devices make a NaN of exp(-infinity), and infinity of results near the largest number.
 fn exponential(x: f32) -> f32 {
     if (x < -104.0) { return 0.0; }

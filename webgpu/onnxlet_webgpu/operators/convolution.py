@@ -38,8 +38,6 @@ def emit_conv(n: Lowering) -> None:
     rank = len(x.shape) - 2
     if rank not in (1, 2):
         n.refuse(f"convolution over {rank} dimensions has no GPU kernel")
-    if not n.is_constant(1):
-        n.refuse("the weights of the convolution are not constant")
     group = n.attribute("group", 1)
     g = window(n, x.shape[2:], n.attribute("kernel_shape") or w.shape[2:], out.shape[2:])
     if rank == 1:  # a row of pixels
@@ -57,8 +55,10 @@ def emit_conv(n: Lowering) -> None:
         a = Matrix(w.value, w.size, channels, 1)
         b = Matrix(x.value, x.size, pixels, 1, f"batch * {channels * pixels}u", channels * pixels % 4 == 0)
         emit_product(n, Product(a, b, filters, pixels, channels, x.shape[0]), out, title)
-    elif group == 1 and _worth_tiles(n, g, channels, filters):
+    elif group == 1 and _fits_tiles(n) and (not n.is_constant(1) or _worth_tiles(n, g, channels, filters)):
         n.emit(_implicit(n, x, w, out, g, title))
+    elif not n.is_constant(1):
+        n.refuse("the weights of the convolution are not constant")  # they are packed when they are uploaded
     else:
         n.emit(_direct(n, x, w, out, g, group, title))
     if n.has_input(2):
@@ -66,16 +66,14 @@ def emit_conv(n: Lowering) -> None:
         n.extend([n.chain(), Operand(bias.value, (filters,) + (1,) * rank, "f32")], "{0} + {1}")
 
 
+def _fits_tiles(n: Lowering) -> bool:
+    return n.target.max_invocations >= 256 and n.target.max_shared_bytes >= TILED_BYTES
+
+
 def _worth_tiles(n: Lowering, g: Window, channels: int, filters: int) -> bool:
-    t = n.target
-    return (
-        not t.software
-        and t.max_invocations >= 256
-        and t.max_shared_bytes >= TILED_BYTES
-        and filters >= 32
-        and prod(g.out_sizes) >= 64
-        and channels * prod(g.kernel) >= 64
-    )
+    """Whether the tiled kernel is the faster one: on a real GPU, for a convolution that fills its tiles."""
+    large = filters >= 32 and prod(g.out_sizes) >= 64 and channels * prod(g.kernel) >= 64
+    return large and not n.target.software
 
 
 def _implicit(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, title: str) -> Kernel:

@@ -298,10 +298,11 @@ CASTS = {
 @lowering("Cast", "CastLike")
 def cast(n: Lowering) -> None:
     x, out = n.input(0, *ANY), n.output()
-    if x.dtype == out.dtype:
-        n.alias(out, x)
+    from_, to = ("float32" if t.dtype == np.float16 else t.dtype.name for t in (x, out))
+    if x.dtype == out.dtype or (x.dtype == np.float16 and out.dtype == np.float32):
+        n.alias(out, x)  # a float16 is the same number in f32
     else:
-        n.emit_map([n.operand(0, *ANY)], CASTS[x.dtype.name, out.dtype.name])
+        n.emit_map([n.operand(0, *ANY)], "{0}" if from_ == to else CASTS[from_, to])
 
 
 @lowering("BatchNormalization")

@@ -1,8 +1,8 @@
 """What a page downloads, without the words that only a reader of the sources needs.
 
 In a slim wheel comments are blank, and so are docstrings and the annotations of functions, except in `onnxlet`'s own
-modules at the top, which users call and may ask for `help`. Lines stay where they were: a traceback names the line of
-the source. That is worth a fifth of the wheel.
+modules at the top, which users call and may ask for `help`; the annotations of operators' attributes are read, and
+stay. Lines stay where they were: a traceback names the line of the source. That is worth a fifth of the wheel.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import tokenize
 import zipfile
 from pathlib import Path, PurePosixPath
+from typing import TypeGuard
 
 
 def slim(wheel: Path) -> None:
@@ -79,7 +80,10 @@ def _rows_inside_strings(tree: ast.Module) -> set[int]:
 def _annotations(tree: ast.Module, lines: list[str]) -> list[tuple[int, int, int]]:
     """Row and columns of the annotations of all functions' parameters and results that stand on one line."""
     found = []
+    read = {id(argument) for node in ast.walk(tree) if _defines_operator(node) for argument in node.args.kwonlyargs}
     for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and id(node) in read:
+            continue
         if isinstance(node, ast.arg) and node.annotation and node.lineno == node.annotation.end_lineno:
             name = node.col_offset + len(node.arg.encode())
             found.append((node.lineno, name, node.annotation.end_col_offset or name))
@@ -89,6 +93,14 @@ def _annotations(tree: ast.Module, lines: list[str]) -> list[tuple[int, int, int
             if arrow >= 0 and result.lineno == result.end_lineno:
                 found.append((result.lineno, arrow, result.end_col_offset or arrow))
     return found
+
+
+def _defines_operator(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
+    """Whether annotations are read at run time: those of an operator's attributes are."""
+    return isinstance(node, ast.FunctionDef) and any(
+        isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "op"
+        for decorator in node.decorator_list
+    )
 
 
 def _docstrings(tree: ast.Module) -> list[tuple[int, int]]:

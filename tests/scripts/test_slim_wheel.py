@@ -53,6 +53,12 @@ def test_annotations() -> None:
     assert slim_wheel.slim_module(source, documented=True) == source
 
 
+def test_annotations_of_attributes_are_read() -> None:
+    source = '@op("Elu")\n@op("Selu")\ndef elu(x: Array, *, alpha: float = 1.0, names: list[str]) -> Array: ...\n'
+    slim = '@op("Elu")\n@op("Selu")\ndef elu(x, *, alpha: float = 1.0, names: list[str]): ...\n'
+    assert slim_wheel.slim_module(source) == slim
+
+
 def test_strings_keep_their_spaces() -> None:
     source = 'def f(x):\n    if x:\n        return f"""\n    {x}\n        """\n    return ("a"\n        "b")\n'
     slim = 'def f(x):\n if x:\n  return f"""\n    {x}\n        """\n return ("a"\n        "b")\n'

@@ -62,7 +62,7 @@ FUNCTIONS: list[tuple[str, Callable[[np.ndarray], np.ndarray]]] = [
     ("round", np.rint),
     ("sign", np.sign),
     ("clip", lambda x: np.clip(x, ALPHA, BETA)),
-    ("thresholded_relu", lambda x: np.where((x > ALPHA) | np.isnan(x), x, 0)),
+    ("thresholded_relu", lambda x: np.where(x > ALPHA, x, 0)),
     ("swish", lambda x: x * sigmoid(ALPHA * x)),
     ("affine", lambda x: ALPHA * x + BETA),
     ("square", np.square),

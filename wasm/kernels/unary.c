@@ -52,7 +52,7 @@ INLINE vf apply(int op, vf x, vf alpha, vf beta) {
     case ROUND: return vrint(x);
     case SIGN: return sign(x);
     case CLIP: return vclamp(x, alpha, beta);
-    case THRESHOLDED_RELU: return vselect((x > alpha) | (x != x), x, vsplat(0.0f));
+    case THRESHOLDED_RELU: return vselect(x > alpha, x, vsplat(0.0f));  // NaN gives 0
     case SWISH: return x * vsigmoid(alpha * x);
     case AFFINE: return vmadd(alpha, x, beta);
     case SQUARE: return x * x;

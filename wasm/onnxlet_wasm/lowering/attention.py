@@ -62,7 +62,9 @@ def attend(e: Expansion, q: str, k: str, v: str, how: Scores, output: str = "") 
         scores = e.binary("Add", scores, bias)
     weights = e.add("Softmax", [scores], version=13, axis=-1)
     if how.hides:
-        nothing = e.add("IsNaN", [weights], dtype=BOOL)
+        # A row that sees nothing; one with a NaN among its scores is NaN.
+        largest = e.add("ReduceMax", [scores], (*e.shape(scores)[:-1], 1), version=13, axes=[-1])
+        nothing = e.binary("Equal", largest, e.literal(-np.inf), dtype=BOOL)
         weights = e.add("Where", [nothing, e.literal(0), weights], e.shape(weights))
     if heads != shared:
         weights = e.reshape(weights, (batch, shared, rows, keys))

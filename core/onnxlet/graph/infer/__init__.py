@@ -32,6 +32,10 @@ FAMILIES = (
 """The modules whose functions are registered."""
 
 
+DEEP = 4
+"""Nesting from which on a Loop's body is looked at once: each level multiplies the rounds of those within."""
+
+
 def infer_node(
     node: Node, inputs: Sequence[Type | None], constants: Sequence[np.ndarray | None] | None = None
 ) -> list[Type | None]:
@@ -65,6 +69,7 @@ def _infer(
     input_types: Mapping[str, Type | None],
     outer_types: Mapping[str, Type | None],
     outer_values: Mapping[str, Value],
+    depth: int = 0,
 ) -> dict[str, Type | None]:
     types: dict[str, Type | None] = {**outer_types, **input_types}
     own = {*graph.inputs, *graph.defaults, *graph.initializers}
@@ -79,7 +84,7 @@ def _infer(
         inputs = [types.get(name) if name else None for name in node.inputs]
         known = [values.get(name) if name else None for name in node.inputs]
         try:
-            found = _with_bodies(node, inputs, types, values) or infer_node(node, inputs, known)
+            found = _with_bodies(node, inputs, types, values, depth) or infer_node(node, inputs, known)
             computed = evaluate(node, inputs, known, found)
         except Exception as error:
             raise _against_specification(node, error) from error
@@ -101,7 +106,7 @@ def _against_specification(node: Node, error: Exception) -> Exception:
 
 
 def _with_bodies(
-    node: Node, inputs: list[Type | None], types: Mapping[str, Type | None], values: Mapping[str, Value]
+    node: Node, inputs: list[Type | None], types: Mapping[str, Type | None], values: Mapping[str, Value], depth: int
 ) -> list[Type | None] | None:
     """The types that the bodies of an If or a Loop give."""
     if node.domain == "" and node.op_type == "If":
@@ -110,19 +115,19 @@ def _with_bodies(
         for body in bodies:
             if not isinstance(body, Graph):
                 return None
-            inner = _infer(body, {}, types, values)
+            inner = _infer(body, {}, types, values, depth + 1)
             found.append([inner.get(o, types.get(o)) for o in body.outputs])
         if len(found[0]) == len(found[1]):
             return [control.meet(a, b) for a, b in zip(*found, strict=True)]
     if node.domain == "" and node.op_type == "Loop":
-        return _loop(node, inputs, types, values)
+        return _loop(node, inputs, types, values, depth)
     if node.domain == "" and node.op_type == "Scan" and node.version >= 9:
-        return _scan(node, inputs, types, values)
+        return _scan(node, inputs, types, values, depth)
     return None
 
 
 def _loop(
-    node: Node, inputs: list[Type | None], types: Mapping[str, Type | None], values: Mapping[str, Value]
+    node: Node, inputs: list[Type | None], types: Mapping[str, Type | None], values: Mapping[str, Value], depth: int
 ) -> list[Type | None] | None:
     body = node.attributes.get("body")
     carried = inputs[2:]
@@ -131,8 +136,8 @@ def _loop(
     scalars: list[Type | None] = [TensorType(np.dtype(np.int64), ()), TensorType(np.dtype(bool), ())]
     # What is carried must keep its type from one iteration to the next: weaken it until it does. Each round drops
     # a shape or a dimension, so this ends; usually after one round, or two.
-    for _ in range(4):
-        inner = _infer(body, dict(zip(body.inputs, [*scalars, *carried], strict=True)), types, values)
+    for _ in range(4 if depth < DEEP else 0):
+        inner = _infer(body, dict(zip(body.inputs, [*scalars, *carried], strict=True)), types, values, depth + 1)
         outputs = [inner.get(o, types.get(o)) for o in body.outputs]
         kept = [control.meet(a, b) for a, b in zip(carried, outputs[1:], strict=False)]
         if kept == carried:
@@ -140,7 +145,7 @@ def _loop(
         carried = kept
     else:
         carried = [control.loose(t) for t in carried]
-        inner = _infer(body, dict(zip(body.inputs, [*scalars, *carried], strict=True)), types, values)
+        inner = _infer(body, dict(zip(body.inputs, [*scalars, *carried], strict=True)), types, values, depth + 1)
         outputs = [inner.get(o, types.get(o)) for o in body.outputs]
     scanned: list[Type | None] = []
     for type_ in outputs[1 + len(carried) :]:
@@ -152,7 +157,7 @@ def _loop(
 
 
 def _scan(
-    node: Node, inputs: list[Type | None], types: Mapping[str, Type | None], values: Mapping[str, Value]
+    node: Node, inputs: list[Type | None], types: Mapping[str, Type | None], values: Mapping[str, Value], depth: int
 ) -> list[Type | None] | None:
     body, scanned = node.attributes.get("body"), node.attributes.get("num_scan_inputs", 0)
     if not isinstance(body, Graph) or len(body.inputs) != len(inputs) or not 0 < scanned <= len(inputs):
@@ -168,7 +173,7 @@ def _scan(
         else:
             slices.append(control.loose(type_))
     given = dict(zip(body.inputs, [*states, *slices], strict=True))
-    inner = _infer(body, given, types, values)
+    inner = _infer(body, given, types, values, depth + 1)
     outputs = [inner.get(o, types.get(o)) for o in body.outputs]
     stacked: list[Type | None] = []
     out_axes = node.attributes.get("scan_output_axes") or [0] * (len(outputs) - len(states))

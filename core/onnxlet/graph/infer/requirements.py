@@ -1,0 +1,286 @@
+"""What operators require of their inputs' types and shapes, beyond what is needed to infer the result's.
+
+Kernels read and write where these numbers say, so a node that does not meet them never reaches one: `check` is called
+when a plan is made, with concrete types. The specification's texts are the source; what depends on values (an index in
+range) is checked by whoever computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ..ir import Node, TensorType, Type
+from .common import fail
+
+Shape = tuple[int, ...]
+Shapes = Sequence[Shape | None]
+"""The shapes of the inputs, `None` for those that are absent; at least eight entries."""
+
+Requirement = Callable[[Node, Shapes], None]
+
+_REQUIREMENTS: dict[tuple[str, str], Requirement] = {}
+
+_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+
+INTEGER_INPUTS: dict[str, tuple[int, ...]] = {
+    "Compress": (), "ConstantOfShape": (0,), "Expand": (1,), "Gather": (1,), "GatherElements": (1,), "GatherND": (1,),
+    "Pad": (1, 3), "Reshape": (1,), "Scatter": (1,), "ScatterElements": (1,), "ScatterND": (1,), "Slice": (1, 2, 3, 4),
+    "Split": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "TopK": (1,), "CumSum": (1,),
+    **{f"Reduce{kind}": (1,) for kind in _REDUCTIONS},
+}  # fmt: skip
+"""Inputs of ai.onnx operators that hold indices, axes, sizes or shapes."""
+
+
+def requires(*names: str, domain: str = "") -> Callable[[Requirement], Requirement]:
+    def register(function: Requirement) -> Requirement:
+        for name in names:
+            _REQUIREMENTS[domain, name] = function
+        return function
+
+    return register
+
+
+def check(node: Node, inputs: Sequence[Type | None]) -> None:
+    """Raise `ShapeError` where the inputs' types, which are concrete, are against the specification."""
+    requirement = _REQUIREMENTS.get((node.domain, node.op_type))
+    integers = INTEGER_INPUTS.get(node.op_type, ()) if not node.domain else ()
+    if requirement is None and not integers:
+        return
+    shapes: list[Shape | None] = [None] * max(8, len(inputs))
+    for i, (type_, name) in enumerate(zip(inputs, node.inputs, strict=True)):
+        if not name:
+            continue
+        if not isinstance(type_, TensorType) or not type_.concrete:
+            return
+        shapes[i] = type_.dims
+        if i in integers and type_.dtype is not None and type_.dtype.kind not in "iu":
+            fail(node, f"input {i} ({name!r}) is {type_}, expected integers")
+    if requirement is not None:
+        requirement(node, shapes)
+
+
+def _equal(node: Node, what: str, came: Shape | None, wanted: Sequence[int]) -> None:
+    if came is not None and came != tuple(wanted):
+        fail(node, f"{what} must have shape {list(wanted)}, but has {list(came)}")
+
+
+def _one_of(node: Node, name: str, default: str, known: Sequence[str]) -> None:
+    value = node.attributes.get(name, default)
+    if value not in known:
+        fail(node, f"{name} is {value!r}; {', '.join(known)} are known")
+
+
+@requires("Conv")
+@requires("FusedConv", domain="com.microsoft")
+def conv(node: Node, shapes: Shapes) -> None:
+    x, w, bias = shapes[:3]
+    if x is None or w is None:
+        return
+    group = node.attributes.get("group", 1)
+    if len(x) < 3 or len(w) != len(x):
+        fail(node, f"input and weights have ranks {len(x)} and {len(w)}; both must have the same rank, 3 or more")
+    if group < 1 or x[1] != w[1] * group or w[0] % group:
+        fail(
+            node,
+            f"weights of shape {list(w)} in {group} group(s) take {w[1] * max(group, 0)} input channels and give a "
+            f"multiple of {group}; the input has {x[1]} channels",
+        )
+    _equal(node, "the bias", bias, w[:1])
+    _kernel(node, w)
+
+
+def _kernel(node: Node, w: Shape) -> None:
+    kernel = node.attributes.get("kernel_shape")
+    if kernel and tuple(kernel) != w[2:]:
+        fail(node, f"kernel_shape {list(kernel)} differs from the weights' spatial shape {list(w[2:])}")
+
+
+@requires("ConvTranspose")
+def conv_transpose(node: Node, shapes: Shapes) -> None:
+    x, w, bias = shapes[:3]
+    if x is None or w is None:
+        return
+    group = node.attributes.get("group", 1)
+    if len(x) < 3 or len(w) != len(x):
+        fail(node, f"input and weights have ranks {len(x)} and {len(w)}; both must have the same rank, 3 or more")
+    if group < 1 or x[1] % group or x[1] != w[0]:
+        fail(node, f"{x[1]} input channels in {group} group(s) do not go with weights of shape {list(w)}")
+    _equal(node, "the bias", bias, (w[1] * group,))
+    _kernel(node, w)
+
+
+@requires("RNN", "GRU", "LSTM")
+def recurrent(node: Node, shapes: Shapes) -> None:
+    """Shapes of W, R, B, sequence_lens, the initial states, and an LSTM's peepholes."""
+    x, w, r, bias, lengths, state = shapes[:6]
+    if x is None or w is None or r is None:
+        return
+    _one_of(node, "direction", "forward", ("forward", "reverse", "bidirectional"))
+    directions = 2 if node.attributes.get("direction", "forward") == "bidirectional" else 1
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[node.op_type]
+    if len(x) != 3 or len(w) != 3 or len(r) != 3:
+        fail(node, f"X, W and R have ranks {len(x)}, {len(w)}, {len(r)}; all must have rank 3")
+    hidden = r[2]
+    if node.attributes.get("hidden_size", hidden) != hidden:
+        fail(node, f"hidden_size is {node.attributes['hidden_size']}, but R has shape {list(r)}")
+    batch_first = node.attributes.get("layout", 0)
+    batch = x[0] if batch_first else x[1]
+    first = (batch, directions, hidden) if batch_first else (directions, batch, hidden)
+    _equal(node, "W", w, (directions, gates * hidden, x[2]))
+    _equal(node, "R", r, (directions, gates * hidden, hidden))
+    _equal(node, "B", bias, (directions, 2 * gates * hidden))
+    _equal(node, "sequence_lens", lengths, (batch,))
+    _equal(node, "the initial state", state, first)
+    if node.op_type == "LSTM":
+        _equal(node, "the initial cell", shapes[6], first)
+        _equal(node, "P", shapes[7], (directions, 3 * hidden))
+
+
+@requires("GatherElements")
+def gather_elements(node: Node, shapes: Shapes) -> None:
+    data, indices = shapes[:2]
+    if data is None or indices is None:
+        return
+    axis = node.attributes.get("axis", 0)
+    if len(indices) != len(data) or not -len(data) <= axis < len(data):
+        fail(node, f"data of shape {list(data)}, indices of shape {list(indices)}, axis {axis} do not go together")
+    others = [(i, d) for k, (i, d) in enumerate(zip(indices, data, strict=True)) if k != axis % len(data)]
+    if any(i > d for i, d in others):
+        fail(node, f"indices of shape {list(indices)} reach outside data of shape {list(data)}")
+
+
+@requires("Scatter", "ScatterElements")
+def scatter_elements(node: Node, shapes: Shapes) -> None:
+    gather_elements(node, shapes)
+    if shapes[1] is not None:
+        _equal(node, "the updates", shapes[2], shapes[1])
+
+
+@requires("ScatterND")
+def scatter_nd(node: Node, shapes: Shapes) -> None:
+    data, indices, updates = shapes[:3]
+    if data is None or indices is None:
+        return
+    if not indices or not 1 <= indices[-1] <= len(data):
+        fail(node, f"indices of shape {list(indices)} can't name slices of data of shape {list(data)}")
+    _equal(node, "the updates", updates, indices[:-1] + data[indices[-1] :])
+
+
+@requires("PRelu")
+def prelu(node: Node, shapes: Shapes) -> None:
+    x, slope = shapes[:2]
+    if x is None or slope is None:
+        return
+    if node.version < 7:
+        fits = math.prod(slope) == 1 or (len(x) > 1 and slope == x[1:2])
+    else:
+        fits = len(slope) <= len(x) and all(s in (1, d) for s, d in zip(slope[::-1], x[::-1], strict=False))
+    if not fits:
+        fail(node, f"slopes of shape {list(slope)} can't be broadcast to an input of shape {list(x)}")
+
+
+@requires("InstanceNormalization")
+def instance_normalization(node: Node, shapes: Shapes) -> None:
+    x, scale, bias = shapes[:3]
+    if x is None:
+        return
+    if len(x) < 2:
+        fail(node, f"the input has shape {list(x)}, expected 2 or more dimensions")
+    _equal(node, "the scale", scale, x[1:2])
+    _equal(node, "the bias", bias, x[1:2])
+
+
+@requires("Clip")
+def clip(node: Node, shapes: Shapes) -> None:
+    for shape, what in zip(shapes[1:3], ("min", "max"), strict=True):
+        if shape is not None and math.prod(shape) != 1:
+            fail(node, f"{what} must be a scalar, but has shape {list(shape)}")
+
+
+@requires("Gelu")
+def gelu(node: Node, shapes: Shapes) -> None:
+    _one_of(node, "approximate", "none", ("none", "tanh"))
+
+
+@requires("DepthToSpace", "SpaceToDepth")
+def blocks(node: Node, shapes: Shapes) -> None:
+    _one_of(node, "mode", "DCR", ("DCR", "CRD"))
+
+
+@requires("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Less", "Greater")
+def old_broadcast(node: Node, shapes: Shapes) -> None:
+    """Before opset 7 shapes are equal unless the node says `broadcast`."""
+    a, b = shapes[:2]
+    if node.version < 7 and not node.attributes.get("broadcast", 0) and a is not None and b is not None:
+        _equal(node, "the second input (without broadcast)", b, a)
+
+
+@requires("Reshape")
+def reshape(node: Node, shapes: Shapes) -> None:
+    """A shape without dimensions is that of one element."""
+    if shapes[0] is not None and shapes[1] == (0,) and math.prod(shapes[0]) != 1:
+        fail(node, f"shape {list(shapes[0])} can't become []")
+
+
+@requires("Split")
+def split(node: Node, shapes: Shapes) -> None:
+    parts = node.attributes.get("num_outputs")
+    if parts is not None and parts != len(node.outputs):
+        fail(node, f"num_outputs is {parts}, but the node has {len(node.outputs)} outputs")
+
+
+@requires("GlobalMaxPool")
+def global_max_pool(node: Node, shapes: Shapes) -> None:
+    x = shapes[0]
+    if x is not None and math.prod(x[:2]) and not math.prod(x[2:]):
+        fail(node, f"an input of shape {list(x)} has no elements to take the maximum of")
+
+
+@requires("Attention")
+def attention(node: Node, shapes: Shapes) -> None:
+    """Batches, lengths and head sizes that query, key, value and past must share."""
+    q, k, v, _, past_key, past_value = shapes[:6]
+    if q is None or k is None or v is None:
+        return
+    heads, shared = node.attributes.get("q_num_heads"), node.attributes.get("kv_num_heads")
+    split = [_heads(node, x, n) for x, n in ((q, heads), (k, shared), (v, shared))]
+    (batch, n, _, size), key, value = split
+    _equal(node, "the key, split into heads,", key, (batch, value[1], value[2], size))
+    if value[0] != batch:
+        fail(node, f"the query has batch {batch}, the value {value[0]}")
+    if not value[1] or n % value[1]:
+        fail(node, f"{n} query heads are not a multiple of {value[1]} key and value heads")
+    if past_key is not None and past_value is not None:
+        past = past_key[2] if len(past_key) == 4 else 0
+        _equal(node, "the past key", past_key, (batch, value[1], past, size))
+        _equal(node, "the past value", past_value, (batch, value[1], past, value[3]))
+
+
+def _heads(node: Node, shape: Shape, heads: int | None) -> tuple[int, int, int, int]:
+    """(batch, heads, length, size) of an input of rank 3 or 4."""
+    if len(shape) == 4:
+        return shape  # type: ignore[return-value]
+    if len(shape) != 3 or not heads or heads < 0 or shape[2] % heads:
+        fail(node, f"an input of shape {list(shape)} can't be split into {heads} heads")
+    return shape[0], heads, shape[1], shape[2] // heads
+
+
+@requires("QuantizeLinear", "DequantizeLinear")
+@requires("QuantizeLinear", "DequantizeLinear", domain="com.microsoft")
+def quantize(node: Node, shapes: Shapes) -> None:
+    """A scale per tensor, per slice of an axis, or per block of one."""
+    x, scale, zero = shapes[:3]
+    if x is None or scale is None:
+        return
+    if math.prod(scale) == 1 and (zero is None or math.prod(zero) == 1):
+        return
+    _equal(node, "the zero point", zero, scale)
+    axis, block = node.attributes.get("axis", 1), node.attributes.get("block_size", 0)
+    if not -len(x) <= axis < len(x):
+        fail(node, f"axis {axis} is outside [{-len(x)}, {len(x) - 1}]")
+    axis %= len(x)
+    if block > 0:
+        _equal(node, "the scale", scale, (*x[:axis], -(-x[axis] // block), *x[axis + 1 :]))
+    else:
+        _equal(node, "the scale", scale, x[axis : axis + 1])

@@ -193,3 +193,63 @@ def test_without_jspi_the_asynchronous_form_is_named(chromium: Chromium):
     with pytest.raises(SnippetError, match=r"await InferenceSession\.create"):
         host.run_python("from onnxlet_webgpu.provider import create\ncreate({})")
     assert run_family(host, "elementwise") == []
+
+
+COUNTING = """
+from pyodide.code import run_js
+counts = run_js('''(() => {
+  const counts = { submit: 0, map: 0, dispatch: 0, bindGroups: 0, writes: 0 };
+  const count = (prototype, name, key) => {
+    const original = prototype[name];
+    prototype[name] = function (...given) { counts[key]++; return original.apply(this, given); };
+  };
+  if (!globalThis.counted) {
+    count(GPUQueue.prototype, "submit", "submit");
+    count(GPUQueue.prototype, "writeBuffer", "writes");
+    count(GPUBuffer.prototype, "mapAsync", "map");
+    count(GPUComputePassEncoder.prototype, "dispatchWorkgroups", "dispatch");
+    count(GPUDevice.prototype, "createBindGroup", "bindGroups");
+    globalThis.counted = counts;
+  }
+  return globalThis.counted;
+})()''')
+import onnxlet
+session = await onnxlet.InferenceSession.create(bytes(model), providers=["webgpu"])
+await session.run_async(None, {"in0": feed})
+before = {key: getattr(counts, key) for key in ("submit", "map", "dispatch", "bindGroups", "writes")}
+await session.run_async(None, {"in0": feed})
+after = {key: getattr(counts, key) for key in before}
+nodes = session.explain().counts
+session.close()
+[{key: after[key] - before[key] for key in before}, nodes]
+"""
+
+
+def test_a_warm_run_is_one_submission_and_one_readback(pyodide_worker: PyodideHost):
+    """Counted in JavaScript, outside of our code. Every node of this model is one dispatch at most."""
+    folder = model_folder("torch_mobilenetv2_ts")
+    data = np.load(folder / "data.npz")
+    calls, nodes = pyodide_worker.run_python(COUNTING, model=folder / "model.onnx", feed=data["in:in0"])
+    assert nodes.keys() == {"WebGpuExecutionProvider"}
+    assert calls.pop("dispatch") <= nodes["WebGpuExecutionProvider"]
+    assert calls == {"submit": 1, "map": 1, "bindGroups": 0, "writes": 1}
+
+
+def test_out_of_memory_is_told(pyodide_worker: PyodideHost):
+    """The browser says only later that it had no room; here it is made to say so."""
+    code = (
+        LOAD_CASES
+        + TWO_STEPS
+        + """
+from onnxlet_webgpu.browser_wgpu import GPUOutOfMemoryError
+provider = await create_async({})
+async def full():
+    return GPUOutOfMemoryError("not enough memory left")
+provider.device.handle.pop_error_scope_async = full
+executable = provider.compile(segment)
+await executable.run([np.ones(5, np.float32)])
+"""
+    )
+    with pytest.raises(SnippetError, match=r"has no room for the model's buffers: not enough memory left") as caught:
+        pyodide_worker.run_python(code, source=CASES)
+    assert caught.value.types[0] == "LimitError"

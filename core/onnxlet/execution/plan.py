@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import NodeError, OnnxletError, ShapeError
+from ..graph.infer import requirements
 from ..graph.infer.registry import find_inference
 from ..graph.ir import Graph, Node, TensorType, Type
 from ..limits import Limits
@@ -155,6 +156,7 @@ def infer_types(node: Node, inputs: Sequence[Type | None], constants: Mapping[st
         return unknown
     values = [small_value(constants.get(name)) if name else None for name in node.inputs]
     types = list(inference(node, inputs, values))
+    requirements.check(node, inputs)
     return (types + unknown)[: len(node.outputs)]
 
 

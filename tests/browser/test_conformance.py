@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser import repeating
 from tests.browser.harness import PyodideHost
-from tests.conformance import model_suites, suite
+from tests.conformance import model_suites, older, suite, versions
 from tests.core.ops import recording
 from tests.core.test_bug_cases import CASES, FOLDER, expected_values, read
 
@@ -26,6 +26,12 @@ def test_single_operators(host: PyodideHost, run: str) -> None:
     cases = suite.collect()
     assert len(cases) >= suite.COUNT
     failed = repeating.failures(host, cases, run)
+    assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)
+
+
+def test_other_versions(host: PyodideHost) -> None:
+    cases = [case for _, case in versions.moved(suite.collect())] + older.collect()
+    failed = repeating.failures(host, cases, "run_session")
     assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from onnxlet.errors import UnsupportedError
-from tests.conformance import packing
+from tests.conformance import packing, versions
 from tests.conftest import REPOSITORY
 from tests.core.ops import calling
 
@@ -52,6 +52,12 @@ def calls() -> bytes:
         environment = {**os.environ, "ONNXLET_RECORD": str(path)}
         subprocess.run(command, cwd=REPOSITORY, env=environment, check=True, capture_output=True, timeout=300)
         return path.read_bytes()
+
+
+def versions_called() -> set[versions.Version]:
+    """The versions of operators that those tests call."""
+    asked = [packing.loads(packing.loads(call)[0]) for call in packing.loads(calls())]
+    return {versions.version(operator, keywords.get("domain", ""), opset) for operator, opset, _, keywords in asked}
 
 
 def pytest_configure() -> None:

@@ -4,7 +4,8 @@
 
 - `pure`: WebAssembly kernels only, tagged `py3-none-any`: what every Pyodide installs. It is made slim
   (`slim_wheel.py`).
-- `native` (the default): these and the library for this machine, tagged for its platform.
+- `native` (the default): these, the library for this machine, and the JavaScript for other people's pages, tagged for
+  the machine's platform.
 - a target of `onnxlet_wasm.build.TARGETS`, such as `macos-arm64`: the same for another platform, cross-compiled.
 
 Under `pyodide build` the default is `pure`.
@@ -58,6 +59,8 @@ class KernelBuildHook(BuildHookInterface):
         files = kernels.build(root / "build" / "kernels" / f"for-{kind}", targets)
         if self.slim:
             files = self._with_delta(files)
+        else:  # pages get these from their own server, not out of a wheel
+            build_data["force_include"][str(root / "wasm" / "web")] = "onnxlet_wasm/web"
         for file in files:
             build_data["force_include"][str(file)] = f"onnxlet_wasm/lib/{file.name}"
 

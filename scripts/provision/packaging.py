@@ -113,7 +113,9 @@ def build_with_pyodide() -> Path:
         with step("Building with pyodide build"):
             run([program, "build", REPOSITORY, "--outdir", folder], cwd=REPOSITORY, env=env)
     except SetupError as error:
-        if re.search(r"pyodide-cross-build-environments|Failed to resolve|ConnectionError|ProxyError", str(error)):
+        if re.search(
+            r"pyodide-cross-build-environments|Failed to resolve|ConnectionError|ProxyError|URLError", str(error)
+        ):
             raise SetupError(
                 "pyodide build downloads Pyodide's cross-build environment from pyodide.github.io, which can't be "
                 "reached from here. The pure wheel needs none of it: python3 scripts/wheel.py"

@@ -37,8 +37,10 @@ def _candidates() -> Iterator[str]:
     for minor in range(NEWEST_MINOR, 10, -1):
         if path := shutil.which(f"python3.{minor}"):
             yield path
-    for root in {os.environ.get("PYENV_ROOT", ""), str(Path.home() / ".pyenv")} - {""}:
-        yield from map(str, sorted(Path(root).glob("versions/3.*/bin/python3"), reverse=True))
+    pyenv = shutil.which("pyenv")
+    roots = {Path.home() / ".pyenv", *([Path(pyenv).resolve().parents[1]] if pyenv else [])}
+    for root in roots:
+        yield from map(str, sorted(root.glob("versions/3.*/bin/python3"), reverse=True))
 
 
 def command(tag: str | None = None) -> Path:
@@ -55,5 +57,6 @@ def command(tag: str | None = None) -> Path:
     if not program.exists():
         venv.create(folder, base=python)
         with step(f"Installing pyodide-build on Python {major}.{minor} (about 20 MB)"):
-            venv.pip(["install", "--quiet", "pyodide-build"], folder)
+            # The last pyodide-build for Python 3.11 calls what later versions of wheel don't have.
+            venv.pip(["install", "--quiet", "pyodide-build", *(["wheel<0.46"] if minor == 11 else [])], folder)
     return program

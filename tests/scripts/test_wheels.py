@@ -34,7 +34,6 @@ def test_pure_wheel() -> None:
     assert set(packaging.kernels_in(wheel)) == PURE
     names = zipfile.ZipFile(wheel).namelist()
     assert {"onnxlet/__init__.py", "onnxlet_wasm/__init__.py", "onnxlet_webgpu/__init__.py"} <= set(names)
-    assert "onnxlet_wasm/web/onnxlet.mjs" in names
     assert not [name for name in names if name.endswith((".c", ".h", ".pyc"))]
 
 
@@ -47,6 +46,7 @@ def test_wheel_of_this_machine() -> None:
     native = {name for name in packaging.kernels_in(wheel) if not name.endswith(".wasm")}
     assert set(packaging.kernels_in(wheel)) == WEBASSEMBLY | native
     assert native
+    assert "onnxlet_wasm/web/onnxlet.mjs" in zipfile.ZipFile(wheel).namelist()
     assert wheel.name.startswith("onnxlet-0.1.0-py3-none-")
     assert not wheel.name.endswith("-any.whl")
     metadata = zipfile.ZipFile(wheel).read("onnxlet-0.1.0.dist-info/WHEEL").decode()
@@ -67,7 +67,8 @@ def test_wheel_from_an_sdist(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
+        archive.extractall(tmp_path)
     project = tmp_path / sdist.name.removesuffix(".tar.gz")
     assert not list(project.glob("**/*.wasm")), "the sdist holds sources, not what they compile to"
     done = build(project, "wheel", tmp_path, "pure")

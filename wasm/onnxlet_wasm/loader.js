@@ -26,7 +26,8 @@
     throw refusal;
   };
 
-  const makeHost = (module, shared, initial) => {
+  // `python` is Pyodide's module: where it shows its heap, copies to and from arrays need only their addresses.
+  const makeHost = (module, shared, initial, python) => {
     const memory = makeMemory(initial, shared);
     const { exports } = new WebAssembly.Instance(module, { env: { memory } });
     let view = new Uint8Array(memory.buffer);
@@ -70,6 +71,9 @@
           buffer.release();
         }
       },
+      seesHeap: python?.HEAPU8 instanceof Uint8Array,
+      copyIn: (address, source, size) => bytes().set(python.HEAPU8.subarray(source, source + size), address),
+      copyOut: (address, target, size) => python.HEAPU8.set(bytes().subarray(address, address + size), target),
       zero: (address, size) => bytes().fill(0, address, address + size),
     };
   };
@@ -80,6 +84,6 @@
     validate: (binary) => WebAssembly.validate(bytesOf(binary)),
     compile: (name, binary) => void modules.set(name, new WebAssembly.Module(bytesOf(binary))),
     compileAsync: async (name, binary) => void modules.set(name, await WebAssembly.compile(bytesOf(binary))),
-    makeHost: (name, shared, bytes) => makeHost(modules.get(name), shared, Math.ceil(bytes / PAGE)),
+    makeHost: (name, shared, bytes, python) => makeHost(modules.get(name), shared, Math.ceil(bytes / PAGE), python),
   };
 })

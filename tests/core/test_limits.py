@@ -87,3 +87,23 @@ def test_tensors_are_limited_before_they_are_made(operator: str, feeds: list, at
     options = onnxlet.SessionOptions(limits=onnxlet.Limits(tensor_bytes=1 << 20))
     with pytest.raises(onnxlet.LimitError, match=r"'grower'.* would take [\d,]+ bytes; the limit is 1,048,576"):
         onnxlet.InferenceSession(made, options).run(None, arrays)
+
+
+def test_strings_do_not_grow_without_end():
+    """Doubled at each iteration, a text would soon fill the memory."""
+    text = onnx.TensorProto.STRING
+    body = graph(
+        [node("Identity", ["go"], ["go_out"]), node("StringConcat", ["s", "s"], ["s_out"])],
+        [("i", INT64, []), ("go", BOOL, []), ("s", text, [])],
+        [("go_out", BOOL, []), ("s_out", text, [])],
+        name="body",
+    )
+    made = model(
+        [node("Loop", ["n", "", "x"], ["y"], body=body)],
+        [("n", INT64, []), ("x", text, [])],
+        [("y", text, [])],
+    )
+    session = onnxlet.InferenceSession(made)
+    assert session.run(None, {"n": np.int64(3), "x": np.array("ab", object)})[0] == "ab" * 8
+    with pytest.raises(onnxlet.LimitError, match="characters would be made"):
+        session.run(None, {"n": np.int64(100), "x": np.array("ab", object)})

@@ -36,6 +36,9 @@ WRONG: list[tuple[str, list[np.ndarray | None], dict[str, Any], int, int, str]] 
     ("ScatterND", [zeros(2, 3), zeros(4, 1, dtype=I64), zeros(4)], {}, 1, 18, "updates must have shape [4, 3]"),
     ("ScatterND", [zeros(2, 3), zeros(4, 3, dtype=I64), zeros(4)], {}, 1, 18, "can't name slices"),
     ("PRelu", [zeros(2, 3), zeros(4, 3)], {}, 1, 16, "can't be broadcast"),
+    ("Gemm", [zeros(2, 3), zeros(3, 4), zeros(1, 1, 4)], {}, 1, 13, "can't be broadcast to the product's shape [2, 4]"),
+    ("Tile", [zeros(2, 3), zeros(1, dtype=I64)], {}, 1, 13, "repeats must have shape [2]"),
+    ("LayerNormalization", [zeros(6, 4), zeros(3, 4)], {}, 1, 17, "scale of shape [3, 4] can't be broadcast"),
     ("InstanceNormalization", [zeros(1, 3, 4), zeros(2), zeros(3)], {}, 1, 22, "scale must have shape [3]"),
     (
         "BatchNormalization",

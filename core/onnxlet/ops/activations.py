@@ -53,7 +53,7 @@ def elu(x: np.ndarray, *, alpha: float = 1.0):
 @op("Celu", since=12)
 @in_float32
 def celu(x: np.ndarray, *, alpha: float = 1.0):
-    return np.maximum(x, 0) + np.minimum(alpha * np.expm1(x / alpha), 0)
+    return np.where(x > 0, x, np.minimum(alpha * np.expm1(x / alpha), 0))
 
 
 @op("Selu")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
+from ..errors import LimitError
 from ..graph.ir import STRING
+from ..limits import DEFAULT, Limits
+from .regex import compiled
 from .registry import op
 
 
@@ -18,7 +20,12 @@ def _mapped(function: Any, x: np.ndarray, dtype: np.dtype = STRING):
 
 
 @op("StringConcat", since=20)
-def string_concat(x: np.ndarray, y: np.ndarray):
+def string_concat(x: np.ndarray, y: np.ndarray, *, limits: Limits = DEFAULT):
+    longest = max(map(len, x.reshape(-1)), default=0) + max(map(len, y.reshape(-1)), default=0)
+    if longest > limits.string_length:
+        raise LimitError(
+            f"strings of {longest} characters would be made; the limit is {limits.string_length} (SessionOptions)"
+        )
     return np.asarray(x + y, STRING)
 
 
@@ -61,6 +68,5 @@ def string_normalizer(
 
 @op("RegexFullMatch", since=20)
 def regex_full_match(x: np.ndarray, *, pattern: str = ""):
-    """`pattern` is in RE2's syntax; where Python's differs (``\\z``, ``\\C``, ``(?U)``), it is an error."""
-    matches = re.compile(pattern.replace(r"\z", r"\Z")).fullmatch
-    return _mapped(lambda text: matches(text) is not None, x, np.dtype(np.bool_))
+    """`pattern` is in RE2's syntax; where Python's differs (``\\C``, ``(?U)``), it is an error."""
+    return _mapped(compiled(pattern).fullmatch, x, np.dtype(np.bool_))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from ..graph.ir import STRING
 from .ml.scores import prepared
+from .regex import Regex, compiled
 from .registry import op
 
 
@@ -113,13 +113,13 @@ def tfidf_vectorizer(
 START_MARK, END_MARK = "\x02", "\x03"
 
 
-def between(text: str, separator: re.Pattern[str]) -> list[str]:
+def between(text: str, separator: Regex) -> list[str]:
     """The parts of a text between the matches of a separator."""
-    edges = [edge for match in separator.finditer(text) for edge in match.span()]
+    edges = [edge for span in separator.spans(text) for edge in span]
     return [text[i:j] for i, j in zip([0, *edges[1::2]], [*edges[::2], len(text)], strict=True)]
 
 
-def split_by(text: str, separators: Sequence[re.Pattern[str]]) -> list[str]:
+def split_by(text: str, separators: Sequence[Regex]) -> list[str]:
     """The parts that the separators, applied one after the other, leave of a text."""
     parts = [text]
     for separator in separators:
@@ -145,12 +145,12 @@ def tokenizer(
     if mincharnum < 1:
         raise ValueError(f"mincharnum is {mincharnum}; it must be positive")
     if tokenexp:
-        pattern = re.compile(tokenexp)
-        tokenize = lambda text: [m.group(0) for m in pattern.finditer(text)]  # noqa: E731
+        pattern = compiled(tokenexp)
+        tokenize = lambda text: [text[start:end] for start, end in pattern.spans(text)]  # noqa: E731
     elif separators and list(separators) == [""]:
         tokenize = list
     elif separators:
-        patterns = [re.compile(s) for s in separators]
+        patterns = [compiled(s) for s in separators]
         tokenize = lambda text: split_by(text, patterns)  # noqa: E731
     else:
         raise ValueError("either tokenexp or separators must be given")

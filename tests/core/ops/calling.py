@@ -17,7 +17,7 @@ def call(operator: str, opset: int, *inputs: Any, domain: str = "", outputs: int
     assert set(attributes) <= found.attributes, f"{operator} at {opset} has no {set(attributes) - found.attributes}"
     injected = {"n_outputs": outputs, "output_types": [None] * outputs, "opset": opset}
     with np.errstate(all="ignore"):
-        result = found.function(*inputs, **attributes, **{k: injected[k] for k in found.injected})
+        result = found.function(*inputs, **attributes, **{k: injected[k] for k in found.injected if k in injected})
     values = list(result) if isinstance(result, tuple) else [result]
     for value in values:
         assert value is None or isinstance(value, (np.ndarray, np.generic, list)), type(value)

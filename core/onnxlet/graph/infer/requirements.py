@@ -167,6 +167,11 @@ def scatter_nd(node: Node, shapes: Shapes) -> None:
     _equal(node, "the updates", updates, indices[:-1] + data[indices[-1] :])
 
 
+def _broadcastable(shape: Shape, target: Shape) -> bool:
+    """Whether `shape` can be stretched to `target`, which stays as it is."""
+    return len(shape) <= len(target) and all(s in (1, t) for s, t in zip(shape[::-1], target[::-1], strict=False))
+
+
 @requires("PRelu")
 def prelu(node: Node, shapes: Shapes) -> None:
     x, slope = shapes[:2]
@@ -175,9 +180,33 @@ def prelu(node: Node, shapes: Shapes) -> None:
     if node.version < 7:
         fits = math.prod(slope) == 1 or (len(x) > 1 and slope == x[1:2])
     else:
-        fits = len(slope) <= len(x) and all(s in (1, d) for s, d in zip(slope[::-1], x[::-1], strict=False))
+        fits = _broadcastable(slope, x)
     if not fits:
         fail(node, f"slopes of shape {list(slope)} can't be broadcast to an input of shape {list(x)}")
+
+
+@requires("Gemm")
+def gemm(node: Node, shapes: Shapes) -> None:
+    a, b, c = shapes[:3]
+    if a is None or b is None or c is None or len(a) != 2 or len(b) != 2 or node.version < 7:
+        return
+    product = (a[1 if node.attributes.get("transA", 0) else 0], b[0 if node.attributes.get("transB", 0) else 1])
+    if not _broadcastable(c, product):
+        fail(node, f"C of shape {list(c)} can't be broadcast to the product's shape {list(product)}")
+
+
+@requires("Tile")
+def tile(node: Node, shapes: Shapes) -> None:
+    if node.version >= 6 and shapes[0] is not None:
+        _equal(node, "the repeats", shapes[1], (len(shapes[0]),))
+
+
+@requires("LayerNormalization", "RMSNormalization")
+def layer_normalization(node: Node, shapes: Shapes) -> None:
+    x = shapes[0]
+    for shape, what in zip(shapes[1:3], ("the scale", "the bias"), strict=True):
+        if x is not None and shape is not None and not _broadcastable(shape, x):
+            fail(node, f"{what} of shape {list(shape)} can't be broadcast to an input of shape {list(x)}")
 
 
 @requires("InstanceNormalization")

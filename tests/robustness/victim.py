@@ -123,13 +123,15 @@ def compare(session: Any, defined: Any, data: bytes, whole: bool) -> None:
         if not (isinstance(got, np.ndarray) and isinstance(want, np.ndarray)):
             continue
         assert (got.dtype, got.shape) == (want.dtype, want.shape), f"{got.dtype}{got.shape}, {want.dtype}{want.shape}"
+        if not got.size:
+            continue
         if got.dtype.kind == "f" or is_extended(got.dtype):
             a, b = widen(got).astype(np.float64), widen(want).astype(np.float64)
             largest = np.abs(b[np.isfinite(b)]).max(initial=1e-3)
             near = np.isclose(a, b, 2e-2, 1e-2 * largest, equal_nan=True)
             if b"Attention" in data:  # kernels mask by adding -inf, which a NaN in a key outlives
                 near |= np.isnan(a)
-            assert not near.size or near.mean() > 0.9, f"values differ: {a[~near][:4]}, {b[~near][:4]}"
+            assert near.mean() > 0.9, f"values differ: {a[~near][:4]}, {b[~near][:4]}"
 
 
 def main() -> None:

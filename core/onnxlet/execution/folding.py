@@ -35,7 +35,7 @@ def shape_result(node: Node, inputs: list[Type | None]) -> np.ndarray | None:
     if not all(isinstance(d, int) for d in type_.shape):
         return None
     if node.op_type == "Size":
-        return np.array(math.prod(type_.dims), np.int64)
+        return np.array(math.prod(type_.shape), np.int64)  # type: ignore[arg-type]
     start, end = node.attributes.get("start", 0), node.attributes.get("end")
     return np.array(type_.shape[start:end], np.int64)
 

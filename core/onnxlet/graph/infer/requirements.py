@@ -32,6 +32,21 @@ INTEGER_INPUTS: dict[str, tuple[int, ...]] = {
 """Inputs of ai.onnx operators that hold indices, axes, sizes or shapes."""
 
 
+_ALIKE = (
+    "Add", "Sub", "Mul", "Div", "Mod", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
+    "BitwiseAnd", "BitwiseOr", "BitwiseXor", "PRelu", "MatMul",
+)  # fmt: skip
+
+SAME_TYPE: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(_ALIKE, (0, 1)),
+    **dict.fromkeys(("Max", "Min", "Sum", "Mean", "Concat"), tuple(range(64))),
+    "Where": (1, 2), "Gemm": (0, 1, 2), "Conv": (0, 1, 2), "ConvTranspose": (0, 1, 2), "Scatter": (0, 2),
+    "ScatterElements": (0, 2), "ScatterND": (0, 2), "TensorScatter": (0, 1), "Pad": (0, 2), "Clip": (0, 1, 2),
+    "LSTM": (0, 1, 2, 3, 5, 6, 7), "GRU": (0, 1, 2, 3, 5), "RNN": (0, 1, 2, 3, 5), "InstanceNormalization": (0, 1, 2),
+}  # fmt: skip
+"""Inputs of ai.onnx operators that have one element type: the specification's type T."""
+
+
 def requires(*names: str, domain: str = "") -> Callable[[Requirement], Requirement]:
     def register(function: Requirement) -> Requirement:
         for name in names:
@@ -45,7 +60,8 @@ def check(node: Node, inputs: Sequence[Type | None]) -> None:
     """Raise `ShapeError` where the inputs' types, which are concrete, are against the specification."""
     requirement = _REQUIREMENTS.get((node.domain, node.op_type))
     integers = INTEGER_INPUTS.get(node.op_type, ()) if not node.domain else ()
-    if requirement is None and not integers:
+    alike = SAME_TYPE.get(node.op_type, ()) if not node.domain else ()
+    if requirement is None and not integers and not alike:
         return
     shapes: list[Shape | None] = [None] * max(8, len(inputs))
     for i, (type_, name) in enumerate(zip(inputs, node.inputs, strict=True)):
@@ -56,6 +72,10 @@ def check(node: Node, inputs: Sequence[Type | None]) -> None:
         shapes[i] = type_.dims
         if i in integers and type_.dtype is not None and type_.dtype.kind not in "iu":
             fail(node, f"input {i} ({name!r}) is {type_}, expected integers")
+    elements = {t.dtype for i, t in enumerate(inputs) if i in alike and isinstance(t, TensorType)}
+    if len(elements) > 1:
+        came = ", ".join(str(t) for t in inputs if t is not None)
+        fail(node, f"inputs {came}: their element types must be the same")
     if requirement is not None:
         requirement(node, shapes)
 
@@ -74,6 +94,7 @@ def _one_of(node: Node, name: str, default: str, known: Sequence[str]) -> None:
 @requires("Conv")
 @requires("FusedConv", domain="com.microsoft")
 def conv(node: Node, shapes: Shapes) -> None:
+    _auto_pad(node)
     x, w, bias = shapes[:3]
     if x is None or w is None:
         return
@@ -98,6 +119,7 @@ def _kernel(node: Node, w: Shape) -> None:
 
 @requires("ConvTranspose")
 def conv_transpose(node: Node, shapes: Shapes) -> None:
+    _auto_pad(node)
     x, w, bias = shapes[:3]
     if x is None or w is None:
         return
@@ -177,11 +199,7 @@ def prelu(node: Node, shapes: Shapes) -> None:
     x, slope = shapes[:2]
     if x is None or slope is None:
         return
-    if node.version < 7:
-        fits = math.prod(slope) == 1 or (len(x) > 1 and slope == x[1:2])
-    else:
-        fits = _broadcastable(slope, x)
-    if not fits:
+    if not (_broadcastable(slope, x) or (node.version < 7 and len(x) > 1 and slope == x[1:2])):
         fail(node, f"slopes of shape {list(slope)} can't be broadcast to an input of shape {list(x)}")
 
 
@@ -225,6 +243,29 @@ def clip(node: Node, shapes: Shapes) -> None:
     for shape, what in zip(shapes[1:3], ("min", "max"), strict=True):
         if shape is not None and math.prod(shape) != 1:
             fail(node, f"{what} must be a scalar, but has shape {list(shape)}")
+
+
+@requires("Dropout")
+def dropout(node: Node, shapes: Shapes) -> None:
+    for shape, what in zip(shapes[1:3], ("the ratio", "training_mode"), strict=True):
+        if shape is not None and math.prod(shape) != 1:
+            fail(node, f"{what} must be a scalar, but has shape {list(shape)}")
+
+
+@requires("GroupNormalization")
+def group_normalization(node: Node, shapes: Shapes) -> None:
+    x, groups = shapes[0], node.attributes.get("num_groups", 1)
+    if x is not None and (len(x) < 2 or groups < 1 or x[1] % groups):
+        fail(node, f"{groups} groups do not divide the channels of an input of shape {list(x)}")
+
+
+@requires("MaxPool", "AveragePool", "LpPool")
+def pool(node: Node, shapes: Shapes) -> None:
+    _auto_pad(node)
+
+
+def _auto_pad(node: Node) -> None:
+    _one_of(node, "auto_pad", "NOTSET", ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", ""))
 
 
 @requires("Gelu")

@@ -6,6 +6,7 @@ The values are worked out here from the text of each version.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -51,16 +52,9 @@ def _value(name: str, array: np.ndarray) -> ValueInfoProto:
 
 def collect() -> list[Case]:
     """All of the cases."""
-    return [
-        *broadcasting(),
-        *reductions(),
-        *arrangements(),
-        *pooling(),
-        *types(),
-        *recurrent(),
-        *control(),
-        *trees(),
-    ]
+    parts = (broadcasting, reductions, arrangements, pooling, types, recurrent, control, trees)
+    cases = [case for part in parts for case in part()]
+    return [replace(case, name=f"{case.name} (our case {i})") for i, case in enumerate(cases)]
 
 
 def broadcasting() -> list[Case]:

@@ -24,7 +24,7 @@ def test_cases_of_the_suite_at_other_versions(run):
 def test_cases_of_our_own(run):
     cases = older.collect()
     for case in cases:
-        if not case.name.startswith("TreeEnsemble"):  # the checker refuses deprecated operators
+        if "TreeEnsemble" not in case.name:  # the checker refuses deprecated operators
             onnx.checker.check_model(case.model, full_check=True)
     failed = suite.failures(cases, run)
     assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)

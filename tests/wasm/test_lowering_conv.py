@@ -132,6 +132,42 @@ def test_average_pool(provider, attributes, count_include_pad):
     check(provider, one, {"x": some(2, 6, 9, 11)})
 
 
+POOL_KERNELS = {
+    "MaxPool": ("pool_max", "pool_planes"),
+    "AveragePool": ("pool_average", "pool_planes"),
+    "GlobalAveragePool": ("global_pool", "reduce"),
+    "GlobalMaxPool": ("global_pool", "reduce"),
+}
+
+
+@pytest.mark.parametrize("operator", POOL_KERNELS)
+def test_pools_take_their_input_as_it_lies(provider, operator):
+    attributes = {} if operator.startswith("Global") else POOLS[0]
+    pool = node(operator, "c", **attributes)
+    x, w = some(2, 5, 9, 11), filters(7, 5, 3, 3)
+    after_conv = check(provider, [node("Conv", "x w", "c"), pool], {"x": x}, {"w": w})
+    alone = check(provider, pool, {"c": x})
+    channels_last, planes = POOL_KERNELS[operator]
+    assert channels_last in after_conv.kernels
+    assert alone.kernels == [planes]
+
+
+@pytest.mark.parametrize("operator", POOL_KERNELS)
+def test_pools_of_not_a_number(provider, operator):
+    x = some(2, 3, 9, 11)
+    x[0, 1, 4, 4], x[1, 2, 0, 0] = np.nan, np.inf
+    attributes = {} if operator.startswith("Global") else {"kernel_shape": (2, 2), "strides": (2, 2)}
+
+    def reference(v, **_):
+        if not attributes:
+            windows = v.reshape(2, 3, 1, 1, -1)
+        else:
+            windows = v[:, :, :8, :10].reshape(2, 3, 4, 2, 5, 2).transpose(0, 1, 2, 4, 3, 5).reshape(2, 3, 4, 5, 4)
+        return windows.max(-1) if "Max" in operator else windows.mean(-1)
+
+    check(provider, node(operator, "x", **attributes), {"x": x}, references={operator: reference})
+
+
 def test_pools_in_one_dimension(provider):
     check(provider, node("MaxPool", "x", kernel_shape=[3], strides=[2], pads=[1, 1]), {"x": some(2, 5, 11)})
     check(provider, node("AveragePool", "x", kernel_shape=[3], strides=[2], pads=[1, 1]), {"x": some(2, 5, 11)})

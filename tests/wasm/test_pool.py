@@ -10,13 +10,14 @@ from onnxlet_wasm import pieces
 from .windows import Window, patches
 from .workbench import Workbench
 
-SIZES = [(1, 7, 7, 8), (2, 6, 9, 5), (1, 1, 1, 1), (1, 10, 11, 20)]
+SIZES = [(1, 7, 7, 8), (2, 6, 9, 5), (1, 1, 1, 1), (1, 10, 11, 20), (1, 5, 37, 2)]
 WINDOWS = [
     Window((2, 2), (2, 2)),
     Window((3, 3), (2, 2), (1, 1, 1, 1)),
     Window((3, 3), (1, 1), (1, 1, 1, 1)),
     Window((2, 3), (1, 2), (0, 1, 1, 2)),
     Window((3, 2), (1, 1), (2, 2, 2, 2), (2, 3)),
+    Window((5, 4), (3, 3), (2, 1, 2, 2)),
 ]
 
 
@@ -28,6 +29,21 @@ def pool(bench: Workbench, kernel: str, x: np.ndarray, window: Window, shape=Non
         kernel, units=batch * oh, x=bench.put(x), y=y, batch=batch, h=h, w=w, c=c, oh=oh, ow=ow, **window.fields, **more
     )
     return bench.get(y)
+
+
+def pool_planes(bench: Workbench, x: np.ndarray, window: Window, shape=None, **more: int) -> np.ndarray:
+    """The same by the kernel for channels first; x and the result are channels last."""
+    batch, h, w, c = x.shape
+    oh, ow = shape or window.output(h, w)
+    y = bench.out((batch, c, oh, ow))
+    places = -(-ow // 8) * 8
+    line = max(window.pads[1] + w, places * window.stride[1] + (window.size[1] - 1) * window.dilation[1] + 2)
+    bench.call(
+        "pool_planes", units=batch * c * oh, scratch=4 * (line + places), x=bench.put(x.transpose(0, 3, 1, 2)), y=y,
+        planes=batch * c, h=h, w=w, oh=oh, ow=ow, pad_bottom=window.pads[2], pad_right=window.pads[3], **window.fields,
+        **more,
+    )  # fmt: skip
+    return bench.get(y).transpose(0, 2, 3, 1)
 
 
 def average(x: np.ndarray, window: Window, include_pad: bool, shape=None) -> np.ndarray:
@@ -59,6 +75,8 @@ def test_maximum(bench, x, window):
     for shape in shapes(window, x):
         expected = patches(x, window, -np.inf, shape).max((3, 4))
         np.testing.assert_array_equal(pool(bench, "pool_max", x, window, shape), expected)
+        planes = pool_planes(bench, x, window, shape, maximum=1, include_pad=0)
+        np.testing.assert_array_equal(planes, expected)
 
 
 @pytest.mark.parametrize("include_pad", [0, 1])
@@ -71,6 +89,8 @@ def test_average(bench, x, window, include_pad):
         )  # fmt: skip
         expected = average(x, window, bool(include_pad), shape)
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+        planes = pool_planes(bench, x, window, shape, maximum=0, include_pad=include_pad)
+        np.testing.assert_allclose(planes, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_not_a_number_goes_through_the_maximum(bench):
@@ -80,6 +100,9 @@ def test_not_a_number_goes_through_the_maximum(bench):
     expected = patches(x, window, -np.inf).max((3, 4))
     assert np.isnan(expected).any()
     np.testing.assert_array_equal(pool(bench, "pool_max", x, window), expected)
+    np.testing.assert_array_equal(pool_planes(bench, x, window, maximum=1, include_pad=0), expected)
+    average = pool_planes(bench, x, window, maximum=0, include_pad=0)
+    np.testing.assert_array_equal(np.isnan(average), np.isnan(patches(x, window, 0.0).sum((3, 4))))
 
 
 @pytest.mark.parametrize(("batch", "pixels", "c"), [(1, 49, 64), (3, 1, 5), (2, 200, 37), (1, 64, 1), (1, 65, 33)])

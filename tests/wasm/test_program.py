@@ -364,3 +364,9 @@ def test_profile_names_what_takes_the_time(provider):
     rows = provider.compile(segment).profile([x])
     assert [row[:2] for row in rows] == [("Gemm_g", "gemm"), ("Softmax_y", "softmax")]
     assert all(seconds >= 0 for _, _, seconds in rows)
+
+
+def test_profile_of_a_program_that_computes_nothing(provider):
+    x = some(4, 8)
+    segment, _ = make_segment([node("Identity", "x")], {"x": x}, {}, ["y"])
+    assert provider.compile(segment).profile([x]) == []

@@ -48,15 +48,27 @@ typedef vb vb_unaligned __attribute__((aligned(1), may_alias));
 // Float32 results of n elements, a multiple of LANES. `da` and `db` are LANES, or 0 for an operand that points to LANES
 // equal values.
 #define ARITHMETIC(op)                                                                                           \
-    case op:                                                                                                     \
-        _Pragma("clang loop unroll_count(2)") for (word i = 0; i < n; i += LANES, p += da, q += db)              \
-            vstore(y + i, arithmetic(op, vload(p), vload(q)));                                                   \
-        break;
+    case op: {                                                                                                   \
+        word i = 0;                                                                                              \
+        if (da && db)                                                                                            \
+            for (; i + 4 * LANES <= n; i += 4 * LANES)                                                           \
+                UNROLL for (int k = 0; k < 4 * LANES; k += LANES)                                                \
+                    vstore(y + i + k, arithmetic(op, vload(p + i + k), vload(q + i + k)));                       \
+        else if (da)                                                                                             \
+            for (vf v = vload(q); i + 4 * LANES <= n; i += 4 * LANES)                                            \
+                UNROLL for (int k = 0; k < 4 * LANES; k += LANES)                                                \
+                    vstore(y + i + k, arithmetic(op, vload(p + i + k), v));                                      \
+        p += da ? i : 0, q += db ? i : 0;                                                                        \
+        for (; i < n; i += LANES, p += da, q += db) vstore(y + i, arithmetic(op, vload(p), vload(q)));           \
+        break;                                                                                                   \
+    }
 
 static NOINLINE void f32_arithmetic(int op, const float *p, word da, const float *q, word db, float *y, word n) {
     switch (op) {
-        ARITHMETIC(ADD) ARITHMETIC(SUB) ARITHMETIC(MUL) ARITHMETIC(DIV) ARITHMETIC(POW) ARITHMETIC(MIN) ARITHMETIC(MAX)
+        ARITHMETIC(ADD) ARITHMETIC(SUB) ARITHMETIC(MUL) ARITHMETIC(DIV) ARITHMETIC(MIN) ARITHMETIC(MAX)
         ARITHMETIC(PRELU)
+    case POW:
+        for (word i = 0; i < n; i += LANES, p += da, q += db) vstore(y + i, arithmetic(POW, vload(p), vload(q)));
     }
 }
 

@@ -7,12 +7,17 @@
 
 // Unit: one piece of `inner_bytes` of y, which is [outer, count, inner]; x is [outer, axis, inner].
 KERNEL(gather, x, indices, index_size, y, axis, count, inner_bytes, error) {
-    word bytes = a->inner_bytes;
-    for (word i = begin; i < end; i++) {
-        word number = i % a->count, index = index_at(a->indices, a->index_size, number);
+    word bytes = a->inner_bytes, number = begin % a->count;
+    const char *x = PTR(const char, a->x) + begin / a->count * a->axis * bytes;
+    char *to = PTR(char, a->y) + begin * bytes;
+    for (word i = begin; i < end; i++, number++, to += bytes) {
+        if (number == a->count) {
+            number = 0;
+            x += a->axis * bytes;
+        }
+        word index = index_at(a->indices, a->index_size, number);
         if (!index_in_bounds(&index, a->axis, number, a->error)) continue;
-        const char *from = PTR(const char, a->x) + (i / a->count * a->axis + index) * bytes;
-        char *to = PTR(char, a->y) + i * bytes;
+        const char *from = x + index * bytes;
         if (bytes == 4) *(unaligned32 *)to = *(const unaligned32 *)from;
         else copy_bytes(to, from, bytes);
     }

@@ -99,24 +99,40 @@ KERNEL(group_norm, x, scale, bias, y, channels, groups, spatial, epsilon) {
 // y = x * scale[channel] + shift[channel], then the activation (vecmath.h): batch normalisation whose statistics are
 // folded into scale and shift, and every multiplication or addition by channel. Either may be absent (0). Unit: one
 // plane of `inner` elements (NCHW, inner = H W), or, where inner is 1, one pixel of `channels` elements (NHWC).
-KERNEL(scale_shift, x, scale, shift, y, channels, inner, activation, low, high) {
-    word planes = a->inner > 1, length = planes ? a->inner : a->channels;
+KERNEL_ARGUMENTS(scale_shift, x, scale, shift, y, channels, inner, activation, low, high)
+
+// y = x * factor + offset, elementwise.
+static void scale_plane(const float *x, float *y, word n, float factor, float offset) {
+    word i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        UNROLL for (int k = 0; k < 4; k++)
+            vstore(y + i + k * LANES, vmadd(vload(x + i + k * LANES), vsplat(factor), vsplat(offset)));
+    for (; i + LANES <= n; i += LANES) vstore(y + i, vmadd(vload(x + i), vsplat(factor), vsplat(offset)));
+    if (i < n) vstore_part(y + i, vmadd(vload_part(x + i, n - i), vsplat(factor), vsplat(offset)), n - i);
+}
+
+// y = x * factors + offsets, elementwise; either may be absent.
+static void scale_pixel(const float *x, float *y, word n, const float *factors, const float *offsets) {
+    word i = 0;
+    if (factors && offsets) {
+        for (; i + LANES <= n; i += LANES) vstore(y + i, vmadd(vload(x + i), vload(factors + i), vload(offsets + i)));
+    } else if (factors) {
+        for (; i + LANES <= n; i += LANES) vstore(y + i, vload(x + i) * vload(factors + i));
+    } else if (offsets)
+        for (; i + LANES <= n; i += LANES) vstore(y + i, vload(x + i) + vload(offsets + i));
+    for (; i < n; i++) y[i] = x[i] * (factors ? factors[i] : 1.0f) + (offsets ? offsets[i] : 0.0f);
+}
+
+KERNEL_BODY(scale_shift) {
+    const word planes = a->inner > 1, length = planes ? a->inner : a->channels;
+    const float *scale = F32(a->scale), *shift = F32(a->shift);
     vf low = vsplat(as_f32(a->low)), high = vsplat(as_f32(a->high));
     for (word row = begin; row < end; row++) {
-        const float *x = F32(a->x) + row * length, *scale = F32(a->scale), *shift = F32(a->shift);
+        const float *x = F32(a->x) + row * length;
         float *y = F32(a->y) + row * length;
-        word channel = planes ? row % a->channels : 0;
-        vf factor = vsplat(scale ? scale[channel] : 1.0f), offset = vsplat(shift ? shift[channel] : 0.0f);
-        word i = 0;
-        for (; i + LANES <= length; i += LANES) {
-            if (!planes && scale) factor = vload(scale + i);
-            if (!planes && shift) offset = vload(shift + i);
-            vstore(y + i, vmadd(vload(x + i), factor, offset));
-        }
-        for (; i < length; i++) {
-            word c = planes ? channel : i;
-            y[i] = x[i] * (scale ? scale[c] : 1.0f) + (shift ? shift[c] : 0.0f);
-        }
+        const word channel = row % a->channels;
+        if (planes) scale_plane(x, y, length, scale ? scale[channel] : 1.0f, shift ? shift[channel] : 0.0f);
+        else scale_pixel(x, y, length, scale, shift);
         if (a->activation) activate_all(y, length, (int)a->activation, low, high);
     }
 }

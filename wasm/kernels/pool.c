@@ -1,22 +1,9 @@
 // Pooling, float32, channels last. NumPy twins: ops' MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool.
 // NaN in a window gives NaN.
-#include "kernel.h"
+#include "pool.h"
 #include "vecmath.h"
 
 #define INFINITE __builtin_inff()
-
-// Taps [from, to) of a window that begins at `start` and lie in [0, size).
-typedef struct {
-    word from, to;
-} Range;
-
-INLINE Range inside(word start, word taps, word dilation, word size) {
-    Range r;
-    r.from = start < 0 ? div_up(-start, dilation) : 0;
-    r.to = start >= size ? 0 : min_word(taps, div_up(size - start, dilation));
-    if (r.to < r.from) r.to = r.from;
-    return r;
-}
 
 // The maximum of each window; -inf where it lies outside the image altogether. Unit: a row of output (batch * oh).
 KERNEL(pool_max, x, y, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w) {

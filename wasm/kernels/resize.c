@@ -2,57 +2,140 @@
 //
 // The plan says, for every output row and column, which input rows and columns it takes and with what weights; so one
 // kernel does nearest, linear and cubic interpolation, with and without antialiasing, in all coordinate modes.
-#include "kernel.h"
+#include "moving.h"
 
 // x: [batch][h][w][c], y: [batch][oh][ow][c]; channels first is c = 1 and batch = images * channels. Per output row
-// `row_taps` int32 indices and float32 weights ([oh][row_taps]); the same for columns. Unit: a row of output
-// (batch * oh). Scratch: 4 * w * c bytes, none where row_taps is 1.
-KERNEL(resize, x, y, batch, h, w, c, oh, ow, row_taps, row_indices, row_weights, column_taps, column_indices,
-       column_weights) {
-    const word c = a->c, line = a->w * c;
+// `row_taps` int32 indices and float32 weights ([oh][row_taps]); the same for columns. `column_repeat` is r where output
+// columns r * i to r * i + r - 1 take input column i alone, else 0. Unit: a row of output (batch * oh). Scratch:
+// 4 * w * max(c, 8) bytes, none where row_taps and column_taps are 1.
+KERNEL_ARGUMENTS(resize, x, y, batch, h, w, c, oh, ow, row_taps, row_indices, row_weights, column_taps, column_indices,
+                 column_weights, column_repeat)
+
+INLINE const int32_t *row_indices(const resize_args *a, word unit) {
+    return PTR(int32_t, a->row_indices) + unit % a->oh * a->row_taps;
+}
+
+// The input rows of an output row blended: in `to`, or, where there is one alone, where it lies.
+static const float *blended_row(const resize_args *a, word unit, float *to) {
+    const word line = a->w * a->c, taps = a->row_taps;
+    const float *x = F32(a->x) + unit / a->oh * a->h * line;
+    const int32_t *rows = row_indices(a, unit);
+    const float *weights = F32(a->row_weights) + unit % a->oh * taps;
+    if (taps == 1) return x + rows[0] * line;
+    for (word i = 0; i < line; i += LANES) {
+        const word lanes = min_word(LANES, line - i);
+        vf total = (vf)0.0f;
+        for (word t = 0; t < taps; t++) {
+            const float *from = x + rows[t] * line + i;
+            total = vmadd(lanes == LANES ? vload(from) : vload_part(from, lanes), (vf)weights[t], total);
+        }
+        if (lanes == LANES) vstore(to + i, total);
+        else vstore_part(to + i, total, lanes);
+    }
+    return to;
+}
+
+// One output row of single columns.
+static void spread_row(const resize_args *a, const float *x, float *y) {
+    const word c = a->c, bytes = 4 * c;
+    const int32_t *columns = PTR(int32_t, a->column_indices);
+    if (a->column_repeat == 1) {
+        copy_bytes(y, x, a->ow * bytes);
+    } else if (c > 1) {
+        for (word o = 0; o < a->ow; o++, y += c) copy_bytes(y, x + columns[o] * c, bytes);
+    } else if (a->column_repeat == 2) {
+        word i = 0;
+        for (; i + 4 <= a->w; i += 4) {
+            v4f v = v4load(x + i);
+            v4store(y + 2 * i, __builtin_shufflevector(v, v, 0, 0, 1, 1));
+            v4store(y + 2 * i + 4, __builtin_shufflevector(v, v, 2, 2, 3, 3));
+        }
+        for (; i < a->w; i++) y[2 * i] = y[2 * i + 1] = x[i];
+    } else
+        for (word o = 0; o < a->ow; o++) y[o] = x[columns[o]];
+}
+
+// One output row of blended columns, of many channels.
+static void blend_columns(const resize_args *a, const float *x, float *y) {
+    const word c = a->c, taps = a->column_taps;
+    const int32_t *columns = PTR(int32_t, a->column_indices);
+    const float *weights = F32(a->column_weights);
+    for (word o = 0; o < a->ow; o++, columns += taps, weights += taps, y += c) {
+        word i = 0;
+        for (; i + LANES <= c; i += LANES) {
+            vf total = vload(x + columns[0] * c + i) * weights[0];
+            for (word t = 1; t < taps; t++) total = vmadd(vload(x + columns[t] * c + i), (vf)weights[t], total);
+            vstore(y + i, total);
+        }
+        for (; i < c; i++) {
+            float total = x[columns[0] * c + i] * weights[0];
+            for (word t = 1; t < taps; t++) total += x[columns[t] * c + i] * weights[t];
+            y[i] = total;
+        }
+    }
+}
+
+INLINE void transpose_4x4(v4f v[4]) {
+    v4f low01 = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
+    v4f low23 = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+    v[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+    v[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+    v[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+    v[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+}
+
+// Up to four output rows of blended columns, of one channel: as one row of four channels.
+INLINE void blend_planes(const resize_args *a, word taps, word first, word count, float *scratch) {
+    const word w = a->w, ow = a->ow;
+    const float *lines[4];
+    float *crossed = scratch, *y = F32(a->y) + first * ow;
+    for (word r = 0; r < 4; r++) lines[r] = r < count ? blended_row(a, first + r, scratch + (4 + r) * w) : lines[0];
+    word i = 0;
+    for (; i + 4 <= w; i += 4) {
+        v4f v[4];
+        UNROLL for (int r = 0; r < 4; r++) v[r] = v4load(lines[r] + i);
+        transpose_4x4(v);
+        UNROLL for (int r = 0; r < 4; r++) v4store(crossed + 4 * (i + r), v[r]);
+    }
+    for (; i < w; i++)
+        for (word r = 0; r < 4; r++) crossed[4 * i + r] = lines[r][i];
+    const int32_t *columns = PTR(int32_t, a->column_indices);
+    const float *weights = F32(a->column_weights);
+    for (word o = 0; o < ow; o += 4) {
+        const word width = min_word(4, ow - o);
+        v4f v[4];
+        UNROLL for (int k = 0; k < 4; k++) {
+            v[k] = (v4f)0.0f;
+            if (k >= width) continue;
+            for (word t = 0; t < taps; t++) v[k] += v4load(crossed + 4 * columns[t]) * weights[t];
+            columns += taps, weights += taps;
+        }
+        transpose_4x4(v);
+        if (width == 4)
+            for (word r = 0; r < count; r++) v4store(y + r * ow + o, v[r]);
+        else
+            for (word r = 0; r < count; r++)
+                for (word k = 0; k < width; k++) y[r * ow + o + k] = v[r][k];
+    }
+}
+
+KERNEL_BODY(resize) {
+    const word line = a->ow * a->c;
+    if (a->column_taps > 1 && a->c == 1) {
+        for (word u = begin; u < end; u += 4) {
+            const word count = min_word(4, end - u);
+            if (a->column_taps == 2) blend_planes(a, 2, u, count, (float *)scratch);
+            else blend_planes(a, a->column_taps, u, count, (float *)scratch);
+        }
+        return;
+    }
     for (word u = begin; u < end; u++) {
-        const float *x = F32(a->x) + u / a->oh * a->h * line;
-        const int32_t *rows = PTR(int32_t, a->row_indices) + u % a->oh * a->row_taps;
-        const float *row_weights = F32(a->row_weights) + u % a->oh * a->row_taps;
-        const float *blended = x + rows[0] * line;
-        if (a->row_taps > 1) {
-            float *to = (float *)scratch;
-            for (word i = 0; i < line; i += LANES) {
-                const word lanes = min_word(LANES, line - i);
-                vf total = (vf)0.0f;
-                for (word t = 0; t < a->row_taps; t++) {
-                    const float *from = x + rows[t] * line + i;
-                    total = vmadd(lanes == LANES ? vload(from) : vload_part(from, lanes), (vf)row_weights[t], total);
-                }
-                if (lanes == LANES)
-                    vstore(to + i, total);
-                else
-                    vstore_part(to + i, total, lanes);
-            }
-            blended = to;
-        }
-        const int32_t *columns = PTR(int32_t, a->column_indices);
-        const float *weights = F32(a->column_weights);
-        float *y = F32(a->y) + u * a->ow * c;
-        for (word o = 0; o < a->ow; o++, columns += a->column_taps, weights += a->column_taps, y += c) {
-            word i = 0;
-            for (; i + LANES <= c; i += LANES) {
-                vf total = vload(blended + columns[0] * c + i);
-                if (a->column_taps > 1) {
-                    total *= weights[0];
-                    for (word t = 1; t < a->column_taps; t++)
-                        total = vmadd(vload(blended + columns[t] * c + i), (vf)weights[t], total);
-                }
-                vstore(y + i, total);
-            }
-            for (; i < c; i++) {
-                float total = blended[columns[0] * c + i];
-                if (a->column_taps > 1) {
-                    total *= weights[0];
-                    for (word t = 1; t < a->column_taps; t++) total += blended[columns[t] * c + i] * weights[t];
-                }
-                y[i] = total;
-            }
-        }
+        float *y = F32(a->y) + u * line;
+        if (a->column_taps > 1)
+            blend_columns(a, blended_row(a, u, (float *)scratch), y);
+        else if (u > begin && u % a->oh && a->row_taps == 1 && row_indices(a, u)[0] == row_indices(a, u)[-1])
+            copy_bytes(y, y - line, 4 * line);
+        else
+            spread_row(a, blended_row(a, u, (float *)scratch), y);
     }
 }

@@ -145,7 +145,7 @@ class Program:
         """Run operation by operation. Returns, for each, the node's label, the kernel's name, and seconds."""
         self._begin(values)
         engine, rows = self._memory.engine, []
-        ends = [*self._starts[1:], self._tape_words]
+        ends = [*self._starts, self._tape_words][1:]
         for label, kernel, start, end in zip(self.labels, self.kernels, self._starts, ends, strict=True):
             begin = perf_counter()
             engine.run(self._tape_address + 8 * start, end - start, self._memory.scratch)

@@ -34,10 +34,12 @@ from .registry import Emit, Refused, lower
 
 F64 = np.dtype(np.float64)
 
-_OPERATIONS = {
+OPERATIONS = {
     "ReduceSum": 0, "ReduceMean": 1, "ReduceMax": 2, "ReduceMin": 3, "ReduceProd": 4, "ReduceL1": 5, "ReduceL2": 6,
     "ReduceSumSquare": 7, "ReduceLogSum": 8, "ReduceLogSumExp": 9,
 }  # fmt: skip
+"""The kernel's numbers of what is computed."""
+
 _OF_INTEGERS = ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd")
 
 
@@ -95,7 +97,7 @@ def _arranged(c: Compiler, axes: Sequence[int], keepdims: bool) -> tuple[Place, 
     return copy, Lines(size_of(shape) // length, length, 1, PLAIN, PLAIN)
 
 
-@lower(*_OPERATIONS)
+@lower(*OPERATIONS)
 def reduce(step: Step) -> Emit:
     operator, shape = step.node.op_type, shape_of(step, 0)
     allowed = [F32]
@@ -118,7 +120,7 @@ def reduce(step: Step) -> Emit:
         x, lines = _arranged(c, axes, keepdims)
         y = c.output(0, lines.target)
         units = lines.outer * lines.inner
-        c.emit("reduce", units=units, grain=grain(units, units * lines.length), op=_OPERATIONS[operator],
+        c.emit("reduce", units=units, grain=grain(units, units * lines.length), op=OPERATIONS[operator],
                type=TYPE_CODES[dtype], x=x, y=y, axis=lines.length, inner=lines.inner)  # fmt: skip
 
     return emit

@@ -45,15 +45,24 @@ def resize(step: Step) -> Emit:
         new_height, new_width = (1, *target[2:])[-2:]
         x, y = c.input(0, layout), c.output(0, layout)
         units = batch * new_height
+        blends = max(rows.shape[1], columns.shape[1]) > 1
         c.emit(
             "resize", units=units, grain=grain(units, 4 * prod(target)),
-            scratch=4 * width * channels if rows.shape[1] > 1 else 0, x=x, y=y, batch=batch, h=height, w=width,
+            scratch=4 * width * max(channels, 8) if blends else 0, x=x, y=y, batch=batch, h=height, w=width,
             c=channels, oh=new_height, ow=new_width, row_taps=rows.shape[1], row_indices=c.data(rows),
             row_weights=c.data(row_weights), column_taps=columns.shape[1], column_indices=c.data(columns),
-            column_weights=c.data(column_weights),
+            column_weights=c.data(column_weights), column_repeat=_repeats(columns, width),
         )  # fmt: skip
 
     return emit
+
+
+def _repeats(places: np.ndarray, length: int) -> int:
+    """How many places in a row each of `length` elements fills; 0 where the numbers differ or elements are blended."""
+    count, taps = places.shape
+    each = count // length
+    regular = taps == 1 and each * length == count
+    return each if regular and (places[:, 0] == np.repeat(np.arange(length), each)).all() else 0
 
 
 def _unchanged(plan: AxisPlan) -> bool:

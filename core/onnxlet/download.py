@@ -1,4 +1,4 @@
-"""Fetching models from URLs, with progress and a persistent cache.
+"""Fetching models, and the files beside them, from URLs, with progress and a persistent cache.
 
 In a page the bytes stay in JavaScript's memory (a `JsSource`), so that weights can go from there to the kernels'
 memory without a stay in Python's heap; the cache is the browser's Cache Storage. On a desktop the cache is a folder,
@@ -14,14 +14,19 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
+from urllib.parse import quote, urljoin
 from urllib.request import Request, urlopen
 
-from .errors import ModelError
-from .model.sources import JsSource
+from .errors import ExternalDataError, ModelError
+from .model.external import entry, locations
+from .model.loader import read_proto
+from .model.sources import JsSource, as_source, file_source
+from .model.wire import Message
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -89,7 +94,48 @@ async def fetch(url: str, *, progress: Progress | None = None, cache: bool = Tru
             raise ValueError("only http and https addresses can be fetched")
         return await asyncio.to_thread(_fetch_on_desktop, url, report, cache)
     except Exception as error:
-        raise ModelError(f"the model at {url} could not be downloaded: {error}") from error
+        raise ModelError(f"{url} could not be downloaded: {error}") from error
+
+
+async def gather_external(
+    model: Any, given: Any, base: str | None, *, progress: Progress | None = None, cache: bool = True
+) -> tuple[Any, Message | None]:
+    """What finds the external data of a model whose files may have to be waited for, and the decoded model.
+
+    `base` is the model's own address, if it has one: files that `given` does not name are fetched from beside it.
+    `given` may be an address to fetch them from, or a mapping whose values are bytes, buffers, paths, addresses, and in
+    a page also `Blob`s and file handles. Anything else goes through as it is.
+    """
+    if isinstance(given, str) and "://" in given:
+        base, given = given.rstrip("/") + "/", None
+    files = dict(given) if isinstance(given, Mapping) else {}
+    if not (files or (given is None and base)):
+        return given, None
+    source = file_source(model) if isinstance(model, (str, os.PathLike)) else as_source(model)
+    proto = read_proto(source)
+    for name in locations(proto):
+        value = entry(files, name)
+        if value is None and base:
+            value = urljoin(base, quote(name))
+        if value is not None:
+            try:
+                files[name] = await _waited_for(value, progress, cache)
+            except ModelError as error:
+                raise ExternalDataError(f"external data file {name!r}: {error}") from error
+    return files or given, proto
+
+
+async def _waited_for(value: Any, progress: Progress | None, cache: bool) -> Any:
+    """A file's bytes or path, where it is an address, a `Blob`, a file handle of a page, or an awaitable."""
+    if isinstance(value, str) and ("://" in value or (sys.platform == "emscripten" and not os.path.exists(value))):
+        return await fetch(value, progress=progress, cache=cache)
+    if isawaitable(value):
+        value = await value
+    if hasattr(value, "getFile"):
+        value = await value.getFile()
+    if hasattr(value, "arrayBuffer"):
+        value = await value.arrayBuffer()
+    return value
 
 
 async def _fetch_in_page(url: str, report: Progress, cache: bool) -> JsSource:

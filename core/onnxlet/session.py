@@ -21,7 +21,7 @@ from .explain import Explanation, count_calls, stage_rows
 from .feeds import check_feeds
 from .graph.ir import Graph, Model, TensorType, Type
 from .model.dtypes import type_name
-from .model.loader import load_model
+from .model.loader import as_bytes, load_model
 from .ops import registry
 from .options import SessionOptions
 from .providers.base import Provider
@@ -98,14 +98,20 @@ class InferenceSession:
         """The asynchronous form of the constructor, and the one for web pages.
 
         `source` may also be a URL: it is downloaded with `progress` and kept in a persistent cache (the browser's
-        Cache Storage; a folder on a desktop), which is asked first if `cache` is true. A GPU's adapter is waited for
-        without blocking.
+        Cache Storage; a folder on a desktop), which is asked first if `cache` is true. Files of external data are
+        fetched from beside it, or from `external_data` if that is a URL; a mapping's values may be URLs too, and in a
+        page `Blob`s and file handles. A GPU's adapter is waited for without blocking.
         """
-        if isinstance(source, str) and "://" in source:
-            source = await download.fetch(source, progress=progress, cache=cache)
+        address = source if isinstance(source, str) and "://" in source else None
+        if address is not None:
+            source = await download.fetch(address, progress=progress, cache=cache)
+        source = as_bytes(source)
+        external_data, proto = await download.gather_external(
+            source, external_data, address, progress=progress, cache=cache
+        )
         made, absent = await _create_providers_async(providers, provider_options)
         session = cls.__new__(cls)
-        session._start(source, sess_options, made, absent, external_data)
+        session._start(source, sess_options, made, absent, external_data, proto)
         return session
 
     def _start(
@@ -115,6 +121,7 @@ class InferenceSession:
         made: list[Provider],
         absent: dict[str, str],
         external_data: Any,
+        proto: Any = None,
     ) -> None:
         self._closed = False
         self._providers = made
@@ -123,7 +130,7 @@ class InferenceSession:
         self._thread_lock = threading.Lock()
         self._task_lock: asyncio.Lock | None = None
         try:
-            self._model: Model = load_model(source, external_data=external_data)
+            self._model: Model = load_model(source, external_data=external_data, proto=proto)
             check_operators(self._model.graph)
             graph = rewrites.optimize(self._model.graph, self._options)
         except BaseException:

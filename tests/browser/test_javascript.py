@@ -11,6 +11,7 @@ from playwright.async_api import Page
 
 from tests.browser.harness import Chromium
 from tests.core.models import model, node
+from tests.core.test_external import model as external
 from tests.models import zoo
 
 ELEMENTS = [
@@ -209,6 +210,49 @@ def test_models_are_kept_in_the_cache(chromium: Chromium) -> None:
         url,
     )
     assert given == [["download"], ["cache"], ["download"]]
+
+
+def test_external_data(chromium: Chromium) -> None:
+    """From beside the model's address, from buffers, `Blob`s, other addresses; what is missing is named."""
+    weights = np.arange(12, dtype=np.float32)
+    data = weights.tobytes() + np.zeros(3, np.int64).tobytes()
+    model_bytes = external("weights.bin").SerializeToString()
+    chromium.blobs.contents["weights.bin"] = data
+    given = evaluate(
+        chromium,
+        """
+        const bytes = new Uint8Array(a.data), address = new URL(a.weights, location.href);
+        const lost = {externalData: [{path: 'weights.bin', data: '/blobs/lost.bin'}]};
+        const ways = [
+          [a.url, {}], [a.url, {cache: false}],
+          ...[bytes, bytes.buffer, new Blob([bytes]), a.weights, address].map(
+            (data) => [new Uint8Array(a.model), {externalData: [{path: './weights.bin', data}]}]),
+          [new Uint8Array(a.model), {externalData: [a.weights]}],
+        ];
+        const answers = [];
+        for (const [source, options] of ways) {
+          const session = await InferenceSession.create(source, options);
+          answers.push((await session.run({x: new Tensor('float32', new Float32Array(12), [3, 4])})).y.data[11]);
+          await session.release();
+        }
+        const caught = (promise) => promise.then(() => [], (error) => [error.name, error.message]);
+        return {
+          answers,
+          lost: await caught(InferenceSession.create(new Uint8Array(a.model), lost)),
+          none: await caught(InferenceSession.create(new Uint8Array(a.model))),
+        };
+        """,
+        {
+            "url": chromium.blobs.put(model_bytes),
+            "weights": "/blobs/weights.bin",
+            "data": list(data),
+            "model": list(model_bytes),
+        },
+    )
+    assert given["answers"] == [11.0] * 8
+    assert given["lost"][0] == given["none"][0] == "ExternalDataError"
+    assert "/blobs/lost.bin could not be downloaded" in given["lost"][1]
+    assert "'weights.bin'" in given["none"][1]
 
 
 def test_the_gpu_from_javascript(chromium: Chromium) -> None:

@@ -53,8 +53,9 @@ def _answers(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_answers
-async def create(source: Any, options: JsProxy, progress: Callable[..., None]) -> dict[str, Any]:
-    """Make a session from an address or a `Uint8Array`; options are those of JavaScript's `InferenceSession.create`."""
+async def create(source: Any, options: JsProxy, files: Any, progress: Callable[..., None]) -> dict[str, Any]:
+    """Make a session from an address or a `Uint8Array`; options are those of JavaScript's `InferenceSession.create`.
+    `files` are those of external data, ``{path, data}`` each: addresses, buffers, `Blob`s or file handles."""
     chosen = options.to_py()
     level = chosen.get("graphOptimizationLevel", "all")
     if level not in LEVELS:
@@ -64,6 +65,7 @@ async def create(source: Any, options: JsProxy, progress: Callable[..., None]) -
         source,
         SessionOptions(graph_optimization_level=LEVELS[level]),
         wanted,
+        external_data={file.path: file.data for file in files} or None,
         progress=progress,
         cache=chosen.get("cache", True),
     )

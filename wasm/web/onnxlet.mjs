@@ -133,12 +133,15 @@ export class InferenceSession {
    * @param {object} [options]
    * @param {(string|{name: string})[]} [options.executionProviders] in order of preference; default ['cpu']
    * @param {'disabled'|'basic'|'extended'|'layout'|'all'} [options.graphOptimizationLevel] default 'all'
+   * @param {(string|{path: string, data: string|URL|ArrayBuffer|Uint8Array|Blob|FileSystemFileHandle})[]}
+   *   [options.externalData] the files in which the model keeps tensors, under the names that it knows them by; those
+   *   not listed are fetched from beside the model's address
    * @param {({stage, done, total}) => void} [options.progress] what is being loaded, and bytes where they are known
    * @param {boolean} [options.cache] whether a model from an address is kept and asked for in the cache; default true
    * @returns {Promise<InferenceSession>}
    */
   static async create(model, options = {}) {
-    const { progress, ...rest } = options;
+    const { progress, externalData = [], ...rest } = options;
     let source = model;
     if (typeof model === 'string' || model instanceof URL) source = absolute(String(model));
     else if (model instanceof Blob) source = new Uint8Array(await model.arrayBuffer());
@@ -146,7 +149,7 @@ export class InferenceSession {
     else if (!(model instanceof Uint8Array)) throw new TypeError('a model is an address, an ArrayBuffer, a Uint8Array or a Blob');
     connection ??= new Connection();
     const used = connection;
-    return new InferenceSession(used, await used.call('create', [source, rest], progress));
+    return new InferenceSession(used, await used.call('create', [source, rest, externalData.map(externalFile)], progress));
   }
 
   /**
@@ -174,6 +177,13 @@ export class InferenceSession {
   async release() {
     await this.#connection.call('release', [this.#id]);
   }
+}
+
+/** A file of external data, as the worker takes it. */
+function externalFile(file) {
+  const { path, data } = typeof file === 'string' ? { path: file.split('/').pop(), data: file } : file;
+  if (typeof path !== 'string') throw new TypeError('a file of external data is {path, data} or an address');
+  return { path, data: typeof data === 'string' || data instanceof URL ? absolute(String(data)) : data };
 }
 
 function fromWorker({ type, data, dims }) {

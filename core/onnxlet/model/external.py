@@ -7,12 +7,15 @@ own folder: absolute paths, ``..`` and links that lead out of it are refused, be
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..errors import ExternalDataError
 from .sources import ByteSource, as_source, file_source
-from .wire import Span
+from .wire import Message, Span
+
+EXTERNAL = 1
+"""TensorProto.DataLocation.EXTERNAL"""
 
 Resolver = Callable[[str], Any]
 """Gives the bytes (or a `ByteSource`, or a JavaScript buffer) of a file name; `None` or `KeyError` if it has none."""
@@ -49,7 +52,8 @@ class ExternalData:
 
 
 def external_data(given: Any, folder: str | os.PathLike[str] | None = None) -> ExternalData:
-    """What finds external data: `given` by the user (a folder, a mapping from names to bytes, or a callable), else the
+    """What finds external data: `given` by the user (a folder, a mapping from names to bytes or
+    paths, or a callable), else the
     model's own `folder`, else nothing (every external tensor is then an error that says so)."""
     if given is None:
         given = folder
@@ -71,6 +75,33 @@ def beside(model: str | os.PathLike[str]) -> ExternalData:
     path = os.path.abspath(model)
     roots = list(dict.fromkeys([os.path.realpath(os.path.dirname(path)), os.path.dirname(os.path.realpath(path))]))
     return ExternalData(lambda name: _open_in(roots, name))
+
+
+def locations(model: Message) -> list[str]:
+    """The external files that a decoded ModelProto names, in its order. Raises `ExternalDataError` as `normalise`."""
+    found: dict[str, None] = {}
+    for tensor in _tensors(model):
+        if tensor.data_location == EXTERNAL:
+            fields = {pair.key: pair.value for pair in tensor.external_data}
+            found[normalise(fields.get("location", ""), tensor.name)] = None
+    return list(found)
+
+
+def _tensors(model: Message) -> Iterator[Message]:
+    """All tensors of a model: initializers and attributes, in sub-graphs and functions too."""
+    graphs = [model.graph]
+    nodes = [node for function in model.functions for node in function.node]
+    while graphs or nodes:
+        while graphs:
+            graph = graphs.pop(0)
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (tensor for tensor in (sparse.values, sparse.indices) if tensor is not None)
+            nodes += graph.node
+        for attribute in nodes.pop(0).attribute if nodes else ():
+            yield from ([] if attribute.t is None else [attribute.t])
+            yield from attribute.tensors
+            graphs += [*([] if attribute.g is None else [attribute.g]), *attribute.graphs]
 
 
 def normalise(location: str, tensor: str) -> str:
@@ -120,12 +151,22 @@ def _open_in(roots: list[str], name: str) -> ByteSource:
         raise ExternalDataError(f"external data file {name!r} can't be read: {error}") from error
 
 
-def _from_mapping(files: Mapping[str, Any], name: str) -> ByteSource:
+def entry(files: Mapping[str, Any], name: str) -> Any:
+    """The value of a file name, however the key writes it (``./sub//file``); `None` where there is none."""
     if name in files:
-        return as_source(files[name])
-    for key, value in files.items():
-        if "/".join(_parts(str(key))) == name:
-            return as_source(value)
+        return files[name]
+    return next((value for key, value in files.items() if "/".join(_parts(str(key))) == name), None)
+
+
+def _from_mapping(files: Mapping[str, Any], name: str) -> ByteSource:
+    value = entry(files, name)
+    if isinstance(value, (str, os.PathLike)):
+        try:
+            return file_source(value)
+        except OSError as error:
+            raise ExternalDataError(f"external data file {name!r} can't be read: {error}") from error
+    if value is not None:
+        return as_source(value)
     raise ExternalDataError(f"external data file {name!r} is missing; given were {_shown(sorted(map(str, files)))}")
 
 

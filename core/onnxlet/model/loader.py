@@ -13,22 +13,23 @@ from .external import ExternalData, beside, external_data
 from .foreign import looks_like
 from .schema import MODEL
 from .sources import ByteSource, as_source, file_source
-from .wire import decode
+from .wire import Message, decode
 
 
-def load_model(source: Any, *, external_data: Any = None) -> Model:
+def load_model(source: Any, *, external_data: Any = None, proto: Message | None = None) -> Model:
     """Read an ONNX model into the intermediate representation.
 
     `source` is a path, bytes or any buffer, a JavaScript `Uint8Array`, an open binary file, an `onnx.ModelProto`, or a
     `ByteSource`. Tensors kept outside the model are looked for in `external_data`: a folder, a mapping from file
-    names to bytes, or a callable; by default in the folder of the model's path.
+    names to bytes or paths, or a callable; by default in the folder of the model's path. `proto` is the decoded
+    message, where `read_proto` has given it before.
 
     Raises `ModelError` for what is not a valid model, `ExternalDataError` for external data, `LimitError` for models
     beyond a limit, and `OSError` where a file can't be opened.
     """
     what, data, external = _open(source, external_data)
     try:
-        return _load(data, external)
+        return _load(data, external, proto)
     except RecursionError:
         raise LimitError(f"{what} nests too deep to be read") from None
     except OnnxletError as error:
@@ -39,16 +40,22 @@ def _open(source: Any, given: Any) -> tuple[str, ByteSource, ExternalData]:
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         return f"model {path!r}", file_source(path), beside(path) if given is None else external_data(given)
+    return "model", as_source(as_bytes(source)), external_data(given)
+
+
+def as_bytes(source: Any) -> Any:
+    """The bytes of an `onnx.ModelProto` or an open file; anything else as it is."""
     if hasattr(source, "SerializeToString"):
-        return "model", as_source(source.SerializeToString()), external_data(given)
+        return source.SerializeToString()
     if hasattr(source, "read") and (hasattr(source, "seek") or not isinstance(source, ByteSource)):
         source = source.read()
         if not isinstance(source, bytes):
             raise ModelError(f"the model's file must be open in binary mode; reading it gave {type(source).__name__}")
-    return "model", as_source(source), external_data(given)
+    return source
 
 
-def _load(source: ByteSource, external: ExternalData) -> Model:
+def read_proto(source: ByteSource) -> Message:
+    """The decoded ModelProto. Raises `ModelError` for what is no model; says what it looks like instead."""
     if source.size == 0:
         raise ModelError("the file is empty")
     try:
@@ -61,6 +68,12 @@ def _load(source: ByteSource, external: ExternalData) -> Model:
         guess = looks_like(bytes(source.read(0, min(source.size, 512))))
         why = f"this is {guess}" if guess else f"truncated, damaged, or another format ({error})"
         raise ModelError(f"not an ONNX model: {why}") from None
+    return proto
+
+
+def _load(source: ByteSource, external: ExternalData, proto: Message | None) -> Model:
+    if proto is None:
+        proto = read_proto(source)
     opsets = read_opsets(proto.opset_import)
     if not opsets:
         if proto.ir_version >= 3:

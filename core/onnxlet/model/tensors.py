@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import LimitError, ModelError
 from ..graph.ir import STRING
 from .dtypes import BITS, dtype_of, spec_name
+from .external import EXTERNAL, ExternalData
 from .sources import ByteSource, MemorySource
 from .wire import Message, Span
 
-if TYPE_CHECKING:
-    from .external import ExternalData
-
 MAX_DENSE_BYTES = 1 << 30
 """The largest tensor that a sparse one may become."""
-
-_EXTERNAL = 1  # TensorProto.DataLocation.EXTERNAL
 
 # The field that holds the elements of a type when they are not raw bytes, and how many numbers make an element.
 _TYPED_FIELDS: dict[int, tuple[str, int]] = {
@@ -115,7 +111,7 @@ def read_tensor(proto: Message, source: ByteSource, external: ExternalData | Non
     size = math.prod(shape)
     if kind == 8:
         return Tensor.of(_strings(proto.string_data, shape, name))
-    if proto.data_location == _EXTERNAL:
+    if proto.data_location == EXTERNAL:
         if external is None:
             raise ModelError(f"tensor {name!r} has external data, which is not allowed here")
         fields = {entry.key: entry.value for entry in proto.external_data}

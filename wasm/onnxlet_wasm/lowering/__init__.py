@@ -15,13 +15,14 @@ from . import (
     reduce,
     resize,
     rnn,
+    trees,
 )
 from .expansion import expanded, expanded_segment
 from .registry import Refused, find, lower, lowered_operators
 
 FAMILIES = (
     attention, conv, conv_transpose, elementwise, gemm, index, movement, normalize, pool, quantize, quantized, reduce,
-    resize, rnn,
+    resize, rnn, trees,
 )  # fmt: skip
 """The modules whose import registers the operators."""
 

@@ -10,12 +10,12 @@ import onnxlet.ops  # noqa: F401  (registers the operators)
 from onnxlet.ops import registry
 
 
-def call(operator: str, opset: int, *inputs: Any, domain: str = "", outputs: int = 1, **attributes: Any) -> Any:
+def call(operator: str, opset: int, /, *inputs: Any, domain: str = "", outputs: int = 1, **attributes: Any) -> Any:
     """The output of an operator (a list of them if `outputs` is more than one), as the executor would keep it."""
     found = registry.find(operator, domain, opset)
     assert found is not None, f"no {operator} at opset {opset}"
     assert set(attributes) <= found.attributes, f"{operator} at {opset} has no {set(attributes) - found.attributes}"
-    injected = {"n_outputs": outputs, "output_types": [None] * outputs, "opset": opset}
+    injected = {"n_outputs": outputs, "output_types": [None] * outputs}
     with np.errstate(all="ignore"):
         result = found.function(*inputs, **attributes, **{k: injected[k] for k in found.injected if k in injected})
     values = list(result) if isinstance(result, tuple) else [result]

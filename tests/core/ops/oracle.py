@@ -45,6 +45,7 @@ def onnxruntime_results(
 def agrees(
     operator: str,
     opset: int,
+    /,
     *inputs: np.ndarray | None,
     outputs: int = 1,
     domain: str = "",

@@ -28,7 +28,7 @@ _call = calling.call
 _calls: list[bytes] = []
 
 
-def _recorded(operator: str, opset: int, *inputs: Any, **keywords: Any) -> Any:
+def _recorded(operator: str, opset: int, /, *inputs: Any, **keywords: Any) -> Any:
     asked = packing.dumps((operator, opset, inputs, keywords))
     try:
         result = _call(operator, opset, *inputs, **keywords)

@@ -5,6 +5,7 @@ from . import (
     conv,
     conv_transpose,
     elementwise,
+    features,
     gemm,
     index,
     movement,
@@ -21,8 +22,8 @@ from .expansion import expanded, expanded_segment
 from .registry import Refused, find, lower, lowered_operators
 
 FAMILIES = (
-    attention, conv, conv_transpose, elementwise, gemm, index, movement, normalize, pool, quantize, quantized, reduce,
-    resize, rnn, trees,
+    attention, conv, conv_transpose, elementwise, features, gemm, index, movement, normalize, pool, quantize, quantized,
+    reduce, resize, rnn, trees,
 )  # fmt: skip
 """The modules whose import registers the operators."""
 

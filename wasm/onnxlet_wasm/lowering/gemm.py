@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from onnxlet.model.tensors import Tensor
 from onnxlet.providers.base import Step
 
 from .. import pieces
@@ -217,8 +218,11 @@ def packed_constant(c: Compiler, index: int, k: int, n: int, transposed: bool) -
     The matrix is k × n, or n × k where `transposed`.
     """
     tensor = c.tensor(index)
-    if tensor is None:
-        return None
+    return None if tensor is None else packed_matrix(c, tensor, k, n, transposed)
+
+
+def packed_matrix(c: Compiler, tensor: Tensor, k: int, n: int, transposed: bool) -> int:
+    """The address of a matrix, k × n or n × k where `transposed`, in panels."""
     step_k, step_n = (1, k) if transposed else (n, 1)
 
     def pack(raw: int, address: int) -> None:

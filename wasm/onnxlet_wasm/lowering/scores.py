@@ -1,4 +1,4 @@
-"""From scores to labels and probabilities, as the models of ai.onnx.ml end; and their linear models and scalings."""
+"""From scores to labels and probabilities, as the models of ai.onnx.ml end."""
 
 from __future__ import annotations
 

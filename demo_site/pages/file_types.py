@@ -4,7 +4,7 @@ import json
 import time
 
 import numpy as np
-from js import fetch
+from js import fetch  # type: ignore[import-not-found]
 
 from onnxlet import InferenceSession
 

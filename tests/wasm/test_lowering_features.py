@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxlet.errors import NodeError
 from onnxlet.ops.registry import find
 
 from .helpers import check, node, refusal
@@ -88,7 +89,16 @@ def test_array_feature_extractor(provider, dtype, shape):
     x = (10 * some(*shape)).astype(dtype)
     references = definition("ArrayFeatureExtractor")
     check(provider, one, {"x": x}, {"i": np.array([[4, 0, 0]])}, references=references)
-    assert refusal(provider, one, {"x": x, "i": np.array([0])}, references=references) is not None
+    check(provider, one, {"i": np.array([[4, 0, 0]])}, {"x": x}, references=references)
+
+
+@pytest.mark.parametrize("index", [5, -1])
+def test_array_feature_extractor_out_of_bounds(provider, index):
+    one = node("ArrayFeatureExtractor", "x i", domain=ML, version=1)
+    feeds = {"x": some(4, 5), "i": np.array([0, 1])}
+    program = check(provider, one, feeds, references=definition("ArrayFeatureExtractor"))
+    with pytest.raises(NodeError, match="out of bounds"):
+        program.run([feeds["x"], np.array([0, index])])
 
 
 @pytest.mark.parametrize(("operator", "attributes", "reason"), [

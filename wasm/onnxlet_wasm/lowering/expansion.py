@@ -19,7 +19,7 @@ from onnxlet.model.tensors import Tensor
 from onnxlet.providers.base import Segment, Step
 
 from ..derived import Derivations
-from .common import F32, present
+from .common import F32, I64, present
 from .registry import Refused
 
 VERSION = 21
@@ -109,7 +109,8 @@ class Expansion:
     # What several operators are made of
 
     def reshape(self, x: str, shape: Sequence[int], output: str = "") -> str:
-        return self.add("Reshape", [x], shape, dtype=self._type(x), output=output)
+        inputs = [x, self.literal(shape, I64)]
+        return self.add("Reshape", inputs, shape, dtype=self._type(x), output=output, allowzero=1)
 
     def transpose(self, x: str, order: Sequence[int], output: str = "") -> str:
         shape = [self.shape(x)[a] for a in order]

@@ -18,7 +18,6 @@ from .common import (
     I64,
     NO_ACTIVATION,
     dtype_of,
-    need_constant,
     need_float32,
     need_types,
     output_shape,
@@ -156,10 +155,13 @@ def imputer(e: Expansion) -> None:
 
 @expand("ArrayFeatureExtractor", domain=DOMAIN)
 def array_feature_extractor(e: Expansion) -> None:
-    """Columns of the last axis, by constant numbers."""
-    shape, which = shape_of(e.step, 0), need_constant(e.step, 1, "indices")
-    if not shape or (which.size and not 0 <= which.min() <= which.max() < shape[-1]):
-        raise Refused("indices out of bounds have no kernel")
-    dtype, numbers = dtype_of(e.step, 0), e.literal(which.reshape(-1), I64)
-    columns = e.add("Gather", [e.input(0), numbers], (*shape[:-1], which.size), dtype=dtype, axis=-1)
+    """Columns of the last axis. Unlike Gather it does not count from the end."""
+    need_types(e.step, (I64,), 1)
+    shape, count, dtype = shape_of(e.step, 0), prod(shape_of(e.step, 1)), dtype_of(e.step, 0)
+    if not shape:
+        raise Refused("a scalar has no kernel")
+    which = e.reshape(e.input(1), (count,))
+    negative = e.binary("Less", which, e.literal(0, I64), dtype=BOOL)
+    checked = e.add("Where", [negative, e.literal(shape[-1], I64), which], (count,), dtype=I64)
+    columns = e.add("Gather", [e.input(0), checked], (*shape[:-1], count), dtype=dtype, axis=-1)
     e.reshape(columns, output_shape(e.step), output=e.output())

@@ -61,6 +61,13 @@ def _load(path: Path) -> ctypes.CDLL:
     return library
 
 
+def _address_of(array: np.ndarray) -> int:
+    """Where the elements of a contiguous array begin."""
+    if array.flags.writeable and array.dtype.kind in "fiub":
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))  # a fraction of the time of what works for all
+    return array.ctypes.data
+
+
 class NativeHost:
     """A native library that works in the process's own memory."""
 
@@ -87,13 +94,13 @@ class NativeHost:
         self._total -= self._blocks.pop(address).nbytes
 
     def write(self, address: int, data: np.ndarray) -> None:
-        ctypes.memmove(address, data.ctypes.data, data.nbytes)
+        ctypes.memmove(address, _address_of(data), data.nbytes)
 
     def write_js(self, address: int, array: Any, offset: int, nbytes: int) -> None:
         raise ProviderError("there is no JavaScript memory here")
 
     def read_into(self, address: int, out: np.ndarray) -> None:
-        ctypes.memmove(out.ctypes.data, address, out.nbytes)
+        ctypes.memmove(_address_of(out), address, out.nbytes)
 
     def zero(self, address: int, nbytes: int) -> None:
         ctypes.memset(address, 0, nbytes)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 import slim_wheel
@@ -38,6 +41,16 @@ def test_every_module_keeps_its_code(documented: bool) -> None:
     for path in MODULES:
         source = path.read_text("utf-8")
         assert code(slim_wheel.slim_module(source, documented)) == code(source), path
+
+
+def test_no_name_is_missing(tmp_path: Path) -> None:
+    for path in MODULES:
+        target = tmp_path / path.relative_to(REPOSITORY)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(slim_wheel.slim_module(path.read_text("utf-8")), "utf-8")
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_comments_and_docstrings() -> None:

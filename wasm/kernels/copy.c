@@ -7,41 +7,45 @@
 #include "moving.h"
 #include "strided.h"
 
-enum { TILE = 16 };  // rows that are transposed together: a cache line of float32
+enum { TILE_ROWS = 256, TILE_COLUMNS = 16 };  // what is transposed together: long runs of x, whole cache lines of y
 
-// y[r * sy + c] = x[c * sx + r] for TILE rows r and `columns` c.
-static void transpose_f32(const float *x, word sx, float *y, word sy, word columns) {
-    word c = 0;
-    for (; c + 4 <= columns; c += 4)
-        for (word r = 0; r < TILE; r += 4) {
-            const float *from = x + c * sx + r;
-            float *to = y + r * sy + c;
-            v4f a = v4load(from), b = v4load(from + sx), d = v4load(from + 2 * sx), e = v4load(from + 3 * sx);
-            v4f ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-            v4f de_low = __builtin_shufflevector(d, e, 0, 4, 1, 5), de_high = __builtin_shufflevector(d, e, 2, 6, 3, 7);
-            v4store(to, __builtin_shufflevector(ab_low, de_low, 0, 1, 4, 5));
-            v4store(to + sy, __builtin_shufflevector(ab_low, de_low, 2, 3, 6, 7));
-            v4store(to + 2 * sy, __builtin_shufflevector(ab_high, de_high, 0, 1, 4, 5));
-            v4store(to + 3 * sy, __builtin_shufflevector(ab_high, de_high, 2, 3, 6, 7));
-        }
-    for (; c < columns; c++)
-        for (word r = 0; r < TILE; r++) y[r * sy + c] = x[c * sx + r];
+INLINE void transpose_4x4(const float *x, word sx, float *y, word sy) {
+    v4f a = v4load(x), b = v4load(x + sx), c = v4load(x + 2 * sx), d = v4load(x + 3 * sx);
+    v4f ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    v4f cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    v4store(y, __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5));
+    v4store(y + sy, __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7));
+    v4store(y + 2 * sy, __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5));
+    v4store(y + 3 * sy, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
+}
+
+// y[r * sy + c] = x[c * sx + r] for `rows` rows r and `columns` columns c, of float32 or as wide elements.
+static void transpose_f32(const float *x, word sx, float *y, word sy, word rows, word columns) {
+    const word whole = rows & ~3, full = columns & ~3;
+    for (word first = 0; first < full; first += TILE_COLUMNS)
+        for (word r = 0, stop = min_word(full, first + TILE_COLUMNS); r < whole; r += 4)
+            for (word c = first; c < stop; c += 4) transpose_4x4(x + c * sx + r, sx, y + r * sy + c, sy);
+    for (word r = whole; r < rows; r++)
+        for (word c = 0; c < full; c++) y[r * sy + c] = x[c * sx + r];
+    for (word c = full; c < columns; c++)
+        for (word r = 0; r < rows; r++) y[r * sy + c] = x[c * sx + r];
 }
 
 #define TRANSPOSE(type)                                                                  \
     {                                                                                    \
         const type *from = x;                                                            \
         type *to = y;                                                                    \
-        for (word c = 0; c < columns; c++)                                               \
-            for (word r = 0; r < TILE; r++) to[r * sy + c] = from[c * sx + r];           \
+        for (word first = 0; first < columns; first += TILE_COLUMNS)                     \
+            for (word r = 0, stop = min_word(columns, first + TILE_COLUMNS); r < rows; r++) \
+                for (word c = first; c < stop; c++) to[r * sy + c] = from[c * sx + r];   \
         break;                                                                           \
     }
 
-static void transpose_rows(word size, const void *x, word sx, void *y, word sy, word columns) {
+static void transpose_rows(word size, const void *x, word sx, void *y, word sy, word rows, word columns) {
     switch (size) {
     case 1: TRANSPOSE(uint8_t)
     case 2: TRANSPOSE(uint16_t)
-    case 4: transpose_f32(x, sx, y, sy, columns); break;
+    case 4: transpose_f32(x, sx, y, sy, rows, columns); break;
     default: TRANSPOSE(uint64_t)
     }
 }
@@ -99,9 +103,11 @@ KERNEL(copy, size, x, y, rank, shape, x_strides, y_strides) {
     while ((n = walk_count(&w)) > 0) {
         const char *x = PTR(const char, a->x) + w.offset[0] * size;
         char *y = PTR(char, a->y) + w.offset[1] * size;
-        if (transposed && w.column == 0 && w.left >= TILE * w.inner && w.index[last - 1] + TILE <= w.shape[last - 1]) {
-            transpose_rows(size, x, sx, y, w.strides[1][last - 1], w.inner);
-            for (int r = 0; r < TILE; r++) walk_on(&w, w.inner, 2);
+        if (transposed && n == w.inner) {
+            word rows = min_word(w.shape[last - 1] - w.index[last - 1], min_word(w.left / w.inner, TILE_ROWS));
+            transpose_rows(size, x, sx, y, w.strides[1][last - 1], rows, w.inner);
+            walk_down(&w, rows - 1, 2);
+            walk_on(&w, w.inner, 2);
         } else {
             copy_row(size, x, sx, y, sy, n);
             walk_on(&w, n, 2);

@@ -3,6 +3,7 @@
 #include "kernel.h"
 
 typedef v4i unaligned128 __attribute__((aligned(1), may_alias));
+typedef vi unaligned_vi __attribute__((aligned(1), may_alias));
 typedef uint32_t unaligned32 __attribute__((aligned(1), may_alias));
 
 // memcpy whose copies of up to 4 KB are loops: in WebAssembly memcpy is an instruction that costs some 30 ns to start.
@@ -13,11 +14,12 @@ INLINE void copy_bytes(void *to, const void *from, word bytes) {
     }
     char *y = to;
     const char *x = from;
+    enum { STEP = sizeof(vi) };
     word i = 0;
-    for (; i + 64 <= bytes; i += 64) {
-        unaligned128 v[4];
-        UNROLL for (int k = 0; k < 4; k++) v[k] = *(const unaligned128 *)(x + i + 16 * k);
-        UNROLL for (int k = 0; k < 4; k++) *(unaligned128 *)(y + i + 16 * k) = v[k];
+    for (; i + 4 * STEP <= bytes; i += 4 * STEP) {
+        unaligned_vi v[4];
+        UNROLL for (int k = 0; k < 4; k++) v[k] = *(const unaligned_vi *)(x + i + STEP * k);
+        UNROLL for (int k = 0; k < 4; k++) *(unaligned_vi *)(y + i + STEP * k) = v[k];
     }
     for (; i + 16 <= bytes; i += 16) *(unaligned128 *)(y + i) = *(const unaligned128 *)(x + i);
     for (; i + 4 <= bytes; i += 4) *(unaligned32 *)(y + i) = *(const unaligned32 *)(x + i);

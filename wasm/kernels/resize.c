@@ -5,22 +5,18 @@
 #include "moving.h"
 
 // x: [batch][h][w][c], y: [batch][oh][ow][c]; channels first is c = 1 and batch = images * channels. Per output row
-// `row_taps` int32 indices and float32 weights ([oh][row_taps]); the same for columns. `column_repeat` is r where output
-// columns r * i to r * i + r - 1 take input column i alone, else 0. Unit: a row of output (batch * oh). Scratch:
-// 4 * w * max(c, 8) bytes, none where row_taps and column_taps are 1.
+// `row_taps` int32 indices and float32 weights ([oh][row_taps]); the same for columns. `column_repeat` is r where
+// output columns r * i to r * i + r - 1 take input column i alone, else 0. Unit: a row of output (batch * oh).
+// Scratch: 4 * w * max(c, 8) bytes, none where row_taps and column_taps are 1.
 KERNEL_ARGUMENTS(resize, x, y, batch, h, w, c, oh, ow, row_taps, row_indices, row_weights, column_taps, column_indices,
                  column_weights, column_repeat)
 
-INLINE const int32_t *row_indices(const resize_args *a, word unit) {
-    return PTR(int32_t, a->row_indices) + unit % a->oh * a->row_taps;
-}
-
-// The input rows of an output row blended: in `to`, or, where there is one alone, where it lies.
-static const float *blended_row(const resize_args *a, word unit, float *to) {
+// The input rows of output row `row` of an image blended: in `to`, or, where there is one alone, where it lies.
+INLINE const float *blended_row(const resize_args *a, word image, word row, float *to) {
     const word line = a->w * a->c, taps = a->row_taps;
-    const float *x = F32(a->x) + unit / a->oh * a->h * line;
-    const int32_t *rows = row_indices(a, unit);
-    const float *weights = F32(a->row_weights) + unit % a->oh * taps;
+    const float *x = F32(a->x) + image * a->h * line;
+    const int32_t *rows = PTR(int32_t, a->row_indices) + row * taps;
+    const float *weights = F32(a->row_weights) + row * taps;
     if (taps == 1) return x + rows[0] * line;
     for (word i = 0; i < line; i += LANES) {
         const word lanes = min_word(LANES, line - i);
@@ -76,12 +72,15 @@ static void blend_columns(const resize_args *a, const float *x, float *y) {
 }
 
 INLINE void transpose_4x4(v4f v[4]) {
-    v4f low01 = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
-    v4f low23 = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
-    v[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-    v[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-    v[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-    v[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+    v4f low[2], high[2];
+    UNROLL for (int i = 0; i < 2; i++) {
+        low[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 4, 1, 5);
+        high[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 2, 6, 3, 7);
+    }
+    v[0] = __builtin_shufflevector(low[0], low[1], 0, 1, 4, 5);
+    v[1] = __builtin_shufflevector(low[0], low[1], 2, 3, 6, 7);
+    v[2] = __builtin_shufflevector(high[0], high[1], 0, 1, 4, 5);
+    v[3] = __builtin_shufflevector(high[0], high[1], 2, 3, 6, 7);
 }
 
 // Up to four output rows of blended columns, of one channel: as one row of four channels.
@@ -89,7 +88,8 @@ INLINE void blend_planes(const resize_args *a, word taps, word first, word count
     const word w = a->w, ow = a->ow;
     const float *lines[4];
     float *crossed = scratch, *y = F32(a->y) + first * ow;
-    for (word r = 0; r < 4; r++) lines[r] = r < count ? blended_row(a, first + r, scratch + (4 + r) * w) : lines[0];
+    for (word r = 0, u = first; r < 4; r++, u++)
+        lines[r] = r < count ? blended_row(a, u / a->oh, u % a->oh, scratch + (4 + r) * w) : lines[0];
     word i = 0;
     for (; i + 4 <= w; i += 4) {
         v4f v[4];
@@ -129,13 +129,15 @@ KERNEL_BODY(resize) {
         }
         return;
     }
-    for (word u = begin; u < end; u++) {
-        float *y = F32(a->y) + u * line;
+    const int32_t *rows = PTR(int32_t, a->row_indices);
+    float *y = F32(a->y) + begin * line;
+    for (word u = begin, image = begin / a->oh, row = begin % a->oh; u < end; u++, row++, y += line) {
+        if (row == a->oh) row = 0, image++;
         if (a->column_taps > 1)
-            blend_columns(a, blended_row(a, u, (float *)scratch), y);
-        else if (u > begin && u % a->oh && a->row_taps == 1 && row_indices(a, u)[0] == row_indices(a, u)[-1])
+            blend_columns(a, blended_row(a, image, row, (float *)scratch), y);
+        else if (u > begin && row > 0 && a->row_taps == 1 && rows[row] == rows[row - 1])
             copy_bytes(y, y - line, 4 * line);
         else
-            spread_row(a, blended_row(a, u, (float *)scratch), y);
+            spread_row(a, blended_row(a, image, row, (float *)scratch), y);
     }
 }

@@ -58,6 +58,13 @@ INLINE void walk_to(Walk *w, word begin, word end, int operands) {
 // How many elements lie at the present place, up to the end of the row or of the range; 0 at the end.
 INLINE word walk_count(const Walk *w) { return min_word(w->inner - w->column, w->left); }
 
+// From the first place of a row to that of a row `rows` further on in the last dimension but one.
+INLINE void walk_down(Walk *w, word rows, int operands) {
+    w->left -= rows * w->inner;
+    w->index[w->rank - 2] += rows;
+    for (int k = 0; k < operands; k++) w->offset[k] += rows * w->strides[k][w->rank - 2];
+}
+
 // Goes on by the `count` that walk_count gave.
 INLINE void walk_on(Walk *w, word count, int operands) {
     w->left -= count;

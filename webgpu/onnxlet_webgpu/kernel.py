@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
+from textwrap import indent
 
 from .wgsl import broadcast_index, helpers_used
 
@@ -144,23 +145,38 @@ class Kernel:
 
 
 def flat_body(statements: str, count: str = "arrayLength(&y)") -> str:
-    """The body of a kernel with `count` invocations, numbered `i`, whatever way the dispatch is split.
+    """The body of a kernel that does `statements` for every `i` below `count`, however many invocations there are.
 
-    The default is one invocation per output element. The count is not a number in the text, so that batches of every
-    size share a shader.
+    The default is one `i` per output element. The count is not a number in the text, so that batches of every size
+    share a shader.
     """
-    return f"let i = gid.x + gid.y * groups.x * {WORKGROUP}u;\nif (i >= {count}) {{ return; }}\n" + statements.strip(
-        "\n"
-    )
+    head = f"let count = {count};\nfor (var i = gid.x; i < count; i += groups.x * {WORKGROUP}u) {{\n"
+    return head + indent(statements.strip("\n"), "    ") + "\n}"
 
 
-def flat_groups(count: int, limit: int, per_group: int = WORKGROUP) -> tuple[int, int, int]:
-    """Workgroups for `count` invocations, spread over two dimensions where one would pass the device's limit."""
-    groups = -(-count // per_group)
-    if groups <= limit:
-        return groups, 1, 1
-    rows = -(-groups // limit)
-    return -(-groups // rows), rows, 1
+def flat_groups(count: int, limit: int) -> tuple[int, int, int]:
+    """Workgroups of a flat kernel with `count` values of `i`: at most `limit`, whose invocations then take several."""
+    return min(-(-count // WORKGROUP), limit), 1, 1
+
+
+def single_body(statements: str, count: str = "arrayLength(&y)") -> str:
+    """The body of a kernel whose invocations do `statements` once, for an `i` below `count`.
+
+    For work that keeps much in registers: software adapters spill them where a loop is around it.
+    """
+    head = f"let i = gid.x + gid.y * groups.x * {WORKGROUP}u;\nif (i >= {count}) {{ return; }}\n"
+    return head + statements.strip("\n")
+
+
+def single_groups(count: int, limit: int) -> tuple[int, int, int]:
+    """Workgroups of a kernel with `count` invocations."""
+    return grid(-(-count // WORKGROUP), limit)
+
+
+def grid(count: int, limit: int) -> tuple[int, int, int]:
+    """`count` workgroups, spread over two dimensions where one would pass the device's limit."""
+    rows = -(-count // limit)
+    return -(-count // rows), rows, 1
 
 
 def elementwise_kernel(title: str, output: str, m: Map, limit: int) -> Kernel:

@@ -53,6 +53,12 @@ class Target:
     max_invocations: int = 256
     max_shared_bytes: int = 16384
 
+    @property
+    def flat_groups(self) -> int:
+        """The most workgroups of kernels whose invocations can take any number of elements each. A workgroup costs a
+        software adapter half a microsecond."""
+        return min(self.max_groups, 512) if self.software else self.max_groups
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Derived:
@@ -216,7 +222,7 @@ class Lowering:
 
     def emit_flat(self, title: str, reads: list[Binding], statements: str, out: Tensor, declarations: str = "") -> None:
         """Add a kernel with one invocation per output element `i`; `statements` end in a call of `store`."""
-        groups = flat_groups(out.size, self.target.max_groups)
+        groups = flat_groups(out.size, self.target.flat_groups)
         self.emit(
             Kernel(title, reads, out.value, out.shape, out.element, flat_body(statements), groups,
                    declarations=declarations)
@@ -235,7 +241,7 @@ class Lowering:
             "number" if o.text is not None else self._shown(o.element, o.shape, o.value) for o in operands
         )
         title = f"{self.step.node.operator}({inputs}) -> {self._shown(out.element, out.shape, out.value)}"
-        self.emit(elementwise_kernel(title, out.value, m, self.target.max_groups))
+        self.emit(elementwise_kernel(title, out.value, m, self.target.flat_groups))
 
     def alias(self, out: Tensor, source: Tensor) -> None:
         """Let an output be the same buffer as an input: only its shape differs."""

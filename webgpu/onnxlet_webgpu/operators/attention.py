@@ -114,7 +114,7 @@ def _place(
     part = dims[2] * dims[3]
     source = index_expression(dims, strides)
     body = flat_body(f"store(i / {part}u * {row}u + i % {part}u + {start}u, x[{source}]);", "arrayLength(&x)")
-    groups = flat_groups(x.size, n.target.max_groups)
+    groups = flat_groups(x.size, n.target.flat_groups)
     title = n.title(x, whole, note=f"to {start}")
     n.emit(Kernel(title, [x.binding("x")], whole.value, whole.shape, "f32", body, groups, fusable=False))
 

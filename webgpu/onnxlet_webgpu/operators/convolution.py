@@ -12,10 +12,10 @@ from math import prod
 
 import numpy as np
 
-from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups
+from ..kernel import Binding, Kernel, Operand, single_body, single_groups
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from .activations import apply_activation
-from .matmul import TILED_BYTES, Matrix, Product, emit_product, matrix_load, tiled_kernel
+from .matmul import TILED_BYTES, Matrix, Product, emit_product, matrix_load, shifted_stores, tiled_kernel
 from .windows import Window, coordinate, window
 
 
@@ -169,34 +169,19 @@ def _direct(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, group: in
         inner = [f"for (var kx = 0; kx < {kw}; kx++) {{", *("    " + line for line in inner), "}"]
     lines += ["            " + line for line in inner]
     lines += ["        }", f"        tap += {kw * vectors}u;", "    }", f"    plane += {height * width}u;", "}"]
-    # The loop keeps `store`, with all that is fused into it, from being compiled once for every element.
-    results = ", ".join(f"c{p}{v}" for p in range(pixels) for v in range(vectors))
     lines += [
-        f"var results = array<{element}, {pixels * vectors}>({results});",
         f"let filter0 = block % {blocks}u * {block}u;",
         f"let first = ((batch * {group}u + block / {blocks}u) * {filters}u + filter0) * {oh}u + oy;",
-        f"for (var e = 0u; e < {pixels * block}u; e++) {{",
-        f"    let p = e % {pixels}u;",
-        f"    let f = e / {pixels}u;",
-        f"    if (ox + p < {ow}u && filter0 + f < {filters}u) {{",
-        f"        store((first + f * {oh}u) * {ow}u + ox + p, {_result(vectors, block)});",
-        "    }",
-        "}",
     ]
+    place = f"(first + c * {oh}u) * {ow}u + ox + r"
+    lines += shifted_stores("c", pixels, f"{ow}u - ox", block, f"{filters}u - filter0", place)
     count = x.shape[0] * group * blocks * oh * strips
     size = group * blocks * block * channels * taps
     reads = [Binding("x", x.value, "f32", x.size), Binding("w", weights, element, size // (4 if block > 1 else 1))]
     image, blocks_of_image = filters * group * oh * ow, group * blocks * oh * strips
-    body = flat_body("\n".join(lines), f"arrayLength(&y) / {image}u * {blocks_of_image}u")
-    groups = flat_groups(count, n.target.max_groups)
+    body = single_body("\n".join(lines), f"arrayLength(&y) / {image}u * {blocks_of_image}u")
+    groups = single_groups(count, n.target.max_groups)
     return Kernel(title + " direct", reads, out.value, out.shape, "f32", body, groups)
-
-
-def _result(vectors: int, block: int) -> str:
-    """Text of the result of pixel `p` and filter `f` of an invocation's block."""
-    if block == 1:
-        return "results[p]"
-    return f"results[p * {vectors}u + f / 4u][f % 4u]"
 
 
 @lowering("ConvTranspose")
@@ -234,32 +219,30 @@ def conv_transpose(n: Lowering) -> None:
         f"let ty = i32(oy) + {begins[0]};",
         f"let tx = i32(ox) + {begins[1]};",
         f"let image = (batch * {group}u + block / {blocks}u) * {channels * height * width}u;",
-        *(f"var c{v} = {element}();" for v in range(vectors)),
+        *(f"var c0{v} = {element}();" for v in range(vectors)),
         *_taps("y", kh, sy, dy, height, ""),
         *_taps("x", kw, sx, dx, width, "    "),
         f"        var at = image + u32(iy * {width} + ix);",
         f"        var tap = (block * {kh * kw}u + u32(ky * {kw} + kx)) * {channels * vectors}u;",
         f"        for (var channel = 0u; channel < {channels}u; channel++) {{",
         "            let value = x[at];",
-        *(f"            c{v} += value * w[tap + {v}u];" for v in range(vectors)),
+        *(f"            c0{v} += value * w[tap + {v}u];" for v in range(vectors)),
         f"            at += {height * width}u;",
         f"            tap += {vectors}u;",
         "        }",
         "    }",
         "}",
-        f"var results = array<{element}, {vectors}>({', '.join(f'c{v}' for v in range(vectors))});",
         f"let filter0 = block % {blocks}u * {block}u;",
-        f"for (var f = 0u; f < {block}u && filter0 + f < {filters}u; f++) {{",
-        f"    let plane = (batch * {group}u + block / {blocks}u) * {filters}u + filter0 + f;",
-        f"    store((plane * {oh}u + oy) * {ow}u + ox, {'results[f / 4u][f % 4u]' if block > 1 else 'results[0]'});",
-        "}",
+        f"let plane = (batch * {group}u + block / {blocks}u) * {filters}u + filter0;",
     ]
+    place = f"((plane + c) * {oh}u + oy) * {ow}u + ox"
+    lines += shifted_stores("c", 1, "1u", block, f"{filters}u - filter0", place)
     each = across * sx * oh * group * blocks
     size = group * blocks * block * channels * kh * kw
     reads = [x.binding("x"), Binding("w", weights, element, size // (4 if block > 1 else 1))]
     title = n.title(x, w, note=f"group {group} stride {list(strides)} pad {list(begins)} dilation {list(dilations)}")
-    body = flat_body("\n".join(lines), f"{images} * {each}u")
-    groups = flat_groups(x.shape[0] * each, n.target.max_groups)
+    body = single_body("\n".join(lines), f"{images} * {each}u")
+    groups = single_groups(x.shape[0] * each, n.target.max_groups)
     n.emit(Kernel(title, reads, out.value, out.shape, "f32", body, groups))
     if n.has_input(2):
         n.extend([n.chain(), Operand(n.input(2).value, (filters * group,) + (1,) * rank, "f32")], "{0} + {1}")

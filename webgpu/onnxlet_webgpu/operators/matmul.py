@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups
+from ..kernel import Binding, Kernel, Operand, grid, single_body, single_groups
 from ..lowering import INTERNAL, MICROSOFT, Lowering, Tensor, lowering
 from ..wgsl import broadcast_strides, index_expression, literal
 from .activations import apply_activation
@@ -150,25 +150,40 @@ def registers_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
     advance = step * p.b.row_stride
     lines += [f"    b{v} += {advance // 4 if b_vector else advance}u;" for v in range(vectors if b_vector else columns)]
     lines.append("}")
-    # The loop keeps `store`, with all that is fused into it, from being compiled once for every element.
-    results = ", ".join(f"c{r}{v}" for r in range(rows) for v in range(vectors))
-    lines += [
-        f"var results = array<vec4<f32>, {rows * vectors}>({results});",
-        f"for (var e = 0u; e < {rows * columns}u; e++) {{",
-        f"    let r = row + e / {columns}u;",
-        f"    let c = column + e % {columns}u;",
-        f"    if (r < {p.height} && c < {p.n}u) {{",
-        f"        store((batch * {p.height} + r) * {p.n}u + c, results[e / 4u][e % 4u]);",
-        "    }",
-        "}",
-    ]
+    place = f"(batch * {p.height} + row + r) * {p.n}u + column + c"
+    lines += shifted_stores("c", rows, f"{p.height} - row", columns, f"{p.n}u - column", place)
     count = (p.batch or 1) * row_blocks * column_blocks
     reads = [
         Binding("a", p.a.value, "vec4<f32>" if a_vector else "f32", p.a.count // (4 if a_vector else 1)),
         Binding("b", p.b.value, "vec4<f32>" if b_vector else "f32", p.b.count // (4 if b_vector else 1)),
     ]
-    body = flat_body("\n".join(lines), p.blocks(rows, columns))
-    return Kernel(title + " in registers", reads, out.value, out.shape, "f32", body, flat_groups(count, limit))
+    body = single_body("\n".join(lines), p.blocks(rows, columns))
+    return Kernel(title + " in registers", reads, out.value, out.shape, "f32", body, single_groups(count, limit))
+
+
+def shifted_stores(name: str, rows: int, rows_left: str, columns: int, columns_left: str, place: str) -> list[str]:
+    """Statements that store the block of registers ``NAME<row><vector>``: element (`r`, `c`) at `place`.
+
+    `rows_left` and `columns_left` are texts of how many rows and columns there are from the block's first on. The
+    registers are moved along instead of being put into an array: software adapters take a second to compile an array
+    that is indexed by a variable. In a loop, `store` and all that is fused into it is compiled once and not for every
+    element.
+    """
+    vectors = -(-columns // 4)
+    lines = [f"for (var r = 0u; r < min({rows}u, {rows_left}); r++) {{"]
+    if columns == 1:
+        lines.append(f"    let c = 0u;\n    store({place}, {name}00);")
+    else:
+        lines += [f"    var u{v} = {name}0{v};" for v in range(vectors)]
+        lines += [
+            f"    for (var c = 0u; c < min({columns}u, {columns_left}); c++) {{",
+            f"        store({place}, u0.x);",
+            *(f"        u{v} = vec4<f32>(u{v}.yzw, u{v + 1}.x);" for v in range(vectors - 1)),
+            f"        u{vectors - 1} = vec4<f32>(u{vectors - 1}.yzw, 0.0);",
+            "    }",
+        ]
+    lines += [f"    {name}{r}{v} = {name}{r + 1}{v};" for r in range(rows - 1) for v in range(vectors)]
+    return [*lines, "}"]
 
 
 TILE = 64
@@ -240,7 +255,7 @@ for (var r = 0u; r < 4u; r++) {{
     }}
 }}
 """
-    groups = flat_groups((p.batch or 1) * row_tiles * column_tiles, limit, 1)
+    groups = grid((p.batch or 1) * row_tiles * column_tiles, limit)
     return Kernel(
         title + " in tiles", list(reads), out.value, out.shape, "f32", body, groups, (256, 1, 1), declarations
     )
@@ -269,7 +284,7 @@ if (lane < 8u && column < {p.n}u) {{
 }}
 """
     declarations = "\n".join([matrix_load("a", p.a), matrix_load("b", p.b), "var<workgroup> partial: array<f32, 64>;"])
-    groups = flat_groups((p.batch or 1) * column_groups, limit, 1)
+    groups = grid((p.batch or 1) * column_groups, limit)
     return Kernel(title + " one row", bindings(p), out.value, out.shape, "f32", body, groups, (64, 1, 1), declarations)
 
 

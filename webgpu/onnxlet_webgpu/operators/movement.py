@@ -127,7 +127,7 @@ def concat(n: Lowering) -> None:
         part = x.shape[axis] * inner
         place = f"i / {part}u * {whole}u + i % {part}u + {start}u" if part != whole else "i"
         body = flat_body(f"store({place}, x[i]);", "arrayLength(&x)")
-        groups = flat_groups(x.size, n.target.max_groups)
+        groups = flat_groups(x.size, n.target.flat_groups)
         title = n.title(x, out, note=f"to {place}")
         n.emit(
             Kernel(title, [x.binding("x")], out.value, out.shape, out.element, body, groups, fusable=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ..kernel import WORKGROUP, Binding, Kernel, flat_groups
+from ..kernel import WORKGROUP, Binding, Kernel, grid, single_body, single_groups
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from ..wgsl import literal
 
@@ -51,10 +51,14 @@ def emit_rows(
     first, step = ("lane", WORKGROUP) if wide else ("0u", 1)
     at = "base + j" if stride == 1 else f"base + j * {stride}u"
     loop = f"for (var j = {first}; j < {length}u; j += {step}u) {{\n    let at = {at};\n    let value = {load};\n   "
-    row = "wid.x + wid.y * groups.x" if wide else f"gid.x + gid.y * groups.x * {WORKGROUP}u"
-    head = f"let row = {row};\nif (row >= arrayLength(&y) / {length}u) {{ return; }}\nlet base = {base};\n"
-    body = head + statements.strip("\n").replace("each {", loop)
-    groups = flat_groups(rows, n.target.max_groups, 1 if wide else WORKGROUP)
+    text = f"let base = {base};\n" + statements.strip("\n").replace("each {", loop)
+    count = f"arrayLength(&y) / {length}u"
+    if wide:
+        body = f"let row = wid.x + wid.y * groups.x;\nif (row >= {count}) {{ return; }}\n{text}"
+        groups = grid(rows, n.target.max_groups)
+    else:
+        body = single_body(f"let row = i;\n{text}", count)
+        groups = single_groups(rows, n.target.max_groups)
     n.emit(
         Kernel(title, reads, out.value, out.shape, "f32", body, groups,
                declarations=ROW_FUNCTIONS if wide else ALONE_FUNCTIONS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ..kernel import WORKGROUP, Kernel, flat_groups
+from ..kernel import WORKGROUP, Kernel, grid, single_body, single_groups
 from ..lowering import Lowering, Tensor, lowering
 from ..wgsl import contiguous_strides, index_expression
 
@@ -90,15 +90,15 @@ def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[in
     finish = passes[-1][1][3]
     store = f"store(o, {finish.format(total='total', count=f'f32({count}u)')});"
     title = n.title(x, note=f"over axes {axes}")
-    groups = flat_groups(out.size, n.target.max_groups, 1 if wide else WORKGROUP)
     if wide:
+        groups = grid(out.size, n.target.max_groups)
         head = ["let o = wid.x + wid.y * groups.x;", "if (o >= arrayLength(&y)) { return; }"]
-        lines = [*head, *body, f"if (lane == 0u) {{ {store} }}"]
+        text = "\n".join([*head, *body, f"if (lane == 0u) {{ {store} }}"])
     else:
-        head = [f"let o = gid.x + gid.y * groups.x * {WORKGROUP}u;", "if (o >= arrayLength(&y)) { return; }"]
-        lines = [*head, *body, store]
+        groups = single_groups(out.size, n.target.max_groups)
+        text = single_body("\n".join(["let o = i;", *body, store]))
     n.emit(
-        Kernel(title, [x.binding("x")], out.value, out.shape, out.element, "\n".join(lines), groups,
+        Kernel(title, [x.binding("x")], out.value, out.shape, out.element, text, groups,
                declarations=declarations)
     )  # fmt: skip
 

@@ -26,14 +26,15 @@ INLINE int32_t integer_at(word type, word x, word i) {
 typedef int8_t vc __attribute__((ext_vector_type(LANES)));
 typedef int16_t vh __attribute__((ext_vector_type(LANES)));
 
+static const float lowest_of[] = {[TYPE_U8] = 0, [TYPE_I8] = -128, [TYPE_U16] = 0, [TYPE_I16] = -32768};
+static const float highest_of[] = {[TYPE_U8] = 255, [TYPE_I8] = 127, [TYPE_U16] = 65535, [TYPE_I16] = 32767};
+
 // y = saturate(round(x / scale) + zero), ties to even; NaN gives the zero point.
 KERNEL(quantize, type, x, scale, zero, y, axis, inner) {
-    static const float lowest[] = {[TYPE_U8] = 0, [TYPE_I8] = -128, [TYPE_U16] = 0, [TYPE_I16] = -32768};
-    static const float highest[] = {[TYPE_U8] = 255, [TYPE_I8] = 127, [TYPE_U16] = 65535, [TYPE_I16] = 32767};
     word size = type_size(a->type);
     EACH_RUN {
         float zero = a->zero ? (float)integer_at(a->type, a->zero, channel) : 0.0f;
-        vf low = vsplat(lowest[a->type] - zero), high = vsplat(highest[a->type] - zero);
+        vf low = vsplat(lowest_of[a->type] - zero), high = vsplat(highest_of[a->type] - zero);
         vf scale = vsplat(F32(a->scale)[channel]);
         for (word i = 0; i < count; i += LANES) {
             word lanes = min_word(LANES, count - i);
@@ -65,6 +66,22 @@ KERNEL(dequantize, type, x, scale, zero, y, axis, inner) {
         default:
             for (word i = 0; i < count; i++)
                 y[i] = (float)((int64_t)PTR(const int32_t, a->x)[at + i] - zero) * scale;
+        }
+    }
+}
+
+// y = what dequantize, with `y_scale`, makes of what quantize makes of x: x rounded to the numbers that `type` can stand
+// for. y may be x.
+KERNEL(fake_quantize, type, x, scale, zero, y_scale, y, axis, inner) {
+    EACH_RUN {
+        float zero = a->zero ? (float)integer_at(a->type, a->zero, channel) : 0.0f;
+        vf low = vsplat(lowest_of[a->type] - zero), high = vsplat(highest_of[a->type] - zero);
+        vf scale = vsplat(F32(a->scale)[channel]), y_scale = vsplat(F32(a->y_scale)[channel]);
+        for (word i = 0; i < count; i += LANES) {
+            word lanes = min_word(LANES, count - i);
+            vf q = vload_count(F32(a->x) + at + i, lanes) / scale;
+            q = vclamp(vselect(q == q, vrint(q), vsplat(0.0f)), low, high) + 0.0f;  // an integer has no -0
+            vstore_count(F32(a->y) + at + i, q * y_scale, lanes);
         }
     }
 }

@@ -10,7 +10,7 @@ from onnxlet.providers.base import ProviderInfo, Segment, Step
 
 from .engine import Engine
 from .halves import Halves, jumps
-from .lowering import Refused, expanded, expanded_segment, find
+from .lowering import Refused, expanded, expanded_segment, find, joined_rounding
 from .memory import Memory
 from .program import Program
 
@@ -45,7 +45,7 @@ class KernelProvider:
         """The program of a segment. Raises `LimitError` where memory is exhausted."""
         if self._memory.closed:
             raise SessionClosedError("This session was closed.")
-        steps = expanded_segment(self._halves.segment(segment), self._derivations)
+        steps = joined_rounding(expanded_segment(self._halves.segment(segment), self._derivations))
         return Program(self._memory, steps, types=segment.types)
 
     def wait(self, awaitable: Awaitable[Any]) -> Any:

@@ -67,3 +67,14 @@ def test_what_is_not_a_pair_stays_apart(provider):
     assert run(provider, [quantize, dequantize], x, constants, ("q", "y")).kernels == ["quantize", "dequantize"]
     other = node("DequantizeLinear", "q s w")
     assert run(provider, [quantize, other], x, constants).kernels == ["quantize", "dequantize"]
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda t: t.__name__)
+@pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.parametrize("zero", ["lowest", "highest", "any"])
+def test_quantize_of_special_values(provider, dtype, axis, zero):
+    info, count = np.iinfo(dtype), () if axis is None else (5,)
+    point = {"lowest": np.full(count, info.min), "highest": np.full(count, info.max)}.get(zero, integers(dtype, *count))
+    constants = {"s": np.asarray(RNG.uniform(0.01, 0.02, count), np.float32), "z": point.astype(dtype)}
+    run(provider, [node("QuantizeLinear", "x s z", **({} if axis is None else {"axis": axis}))], {"x": some(5, 43)},
+        constants)  # fmt: skip

@@ -29,6 +29,25 @@ typedef int16_t vh __attribute__((ext_vector_type(LANES)));
 static const float lowest_of[] = {[TYPE_U8] = 0, [TYPE_I8] = -128, [TYPE_U16] = 0, [TYPE_I16] = -32768};
 static const float highest_of[] = {[TYPE_U8] = 255, [TYPE_I8] = 127, [TYPE_U16] = 65535, [TYPE_I16] = 32767};
 
+#if defined(__wasm__)
+// quantize of whole groups of 16 to bytes: conversion to integers takes NaN to 0 and narrowing saturates. Returns how
+// many elements these are.
+static word quantize_groups(const float *x, uint8_t *y, word count, float scale, int zero, int is_signed) {
+    v128_t divisor = wasm_f32x4_splat(scale), offset = wasm_i16x8_splat((int16_t)zero);
+    word i = 0;
+    for (; i + 16 <= count; i += 16) {
+        v128_t q[4], h[2];
+        UNROLL for (int k = 0; k < 4; k++)
+            q[k] = wasm_i32x4_trunc_sat_f32x4(
+                wasm_f32x4_nearest(wasm_f32x4_div(wasm_v128_load(x + i + 4 * k), divisor)));
+        UNROLL for (int k = 0; k < 2; k++)
+            h[k] = wasm_i16x8_add_sat(wasm_i16x8_narrow_i32x4(q[2 * k], q[2 * k + 1]), offset);
+        wasm_v128_store(y + i, is_signed ? wasm_i8x16_narrow_i16x8(h[0], h[1]) : wasm_u8x16_narrow_i16x8(h[0], h[1]));
+    }
+    return i;
+}
+#endif
+
 // y = saturate(round(x / scale) + zero), ties to even; NaN gives the zero point.
 KERNEL(quantize, type, x, scale, zero, y, axis, inner) {
     word size = type_size(a->type);
@@ -36,7 +55,12 @@ KERNEL(quantize, type, x, scale, zero, y, axis, inner) {
         float zero = a->zero ? (float)integer_at(a->type, a->zero, channel) : 0.0f;
         vf low = vsplat(lowest_of[a->type] - zero), high = vsplat(highest_of[a->type] - zero);
         vf scale = vsplat(F32(a->scale)[channel]);
-        for (word i = 0; i < count; i += LANES) {
+        word i = 0;
+#if defined(__wasm__)
+        if (size == 1)
+            i = quantize_groups(F32(a->x) + at, PTR(uint8_t, a->y) + at, count, scale[0], (int)zero, a->type == TYPE_I8);
+#endif
+        for (; i < count; i += LANES) {
             word lanes = min_word(LANES, count - i);
             vf q = vload_count(F32(a->x) + at + i, lanes) / scale;
             q = vclamp(vselect(q == q, vrint(q), vsplat(0.0f)), low, high) + zero;

@@ -14,10 +14,18 @@ _FILES = {
     "dist/ort-wasm-simd-threaded.wasm": "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2",
 }
 
+_WEBGPU_FILES = {
+    "dist/ort.webgpu.min.mjs": "3dffff71811bc13a3a3d9591c57ca5ee5735b8f5f3eaf789510b02bb040ae3a0",
+    "dist/ort-wasm-simd-threaded.asyncify.mjs": "3d1c85995364bb643302fc6fd877a0c3ba5ae72401815e0f24828a53d9191e28",
+    "dist/ort-wasm-simd-threaded.asyncify.wasm": "39f9f0894d478800487ed9f7dbe92618498db320cf55c8e3d89adff8dce658da",
+}
 
-def onnxruntime_web() -> Path:
-    """The folder with `dist/`: onnxruntime-web's module for pages and its WebAssembly."""
-    folder = cache() / f"onnxruntime-web-{ONNXRUNTIME_WEB}"
-    if not downloads.complete(folder, _FILES):
-        downloads.from_npm(f"onnxruntime-web@{ONNXRUNTIME_WEB}", "33 MB", _FILES, folder)
+
+def onnxruntime_web(webgpu: bool = False) -> Path:
+    """The folder with `dist/`: onnxruntime-web's module for pages and its WebAssembly; with `webgpu` also those that
+    have that provider."""
+    suffix, files = ("-webgpu", _FILES | _WEBGPU_FILES) if webgpu else ("", _FILES)
+    folder = cache() / f"onnxruntime-web-{ONNXRUNTIME_WEB}{suffix}"
+    if not downloads.complete(folder, files):
+        downloads.from_npm(f"onnxruntime-web@{ONNXRUNTIME_WEB}", "33 MB", files, folder)
     return folder

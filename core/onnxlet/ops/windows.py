@@ -8,6 +8,8 @@ from math import prod
 
 import numpy as np
 
+from ..limits import DEFAULT
+
 Pads = tuple[tuple[int, int], ...]
 """Elements added (or, if negative, cut) before and after along each spatial axis."""
 
@@ -74,7 +76,9 @@ def pad_spatial(x: np.ndarray, pads: Pads, value: float | int = 0) -> np.ndarray
     if not any(p for pair in pads for p in pair):
         return x
     sizes = x.shape[lead:]
-    padded = np.full((*x.shape[:lead], *(n + a + b for n, (a, b) in zip(sizes, pads, strict=True))), value, x.dtype)
+    shape = (*x.shape[:lead], *(n + a + b for n, (a, b) in zip(sizes, pads, strict=True)))
+    DEFAULT.check_tensor(shape, x.dtype, "the padded input")
+    padded = np.full(shape, value, x.dtype)
     padded[(..., *(slice(a, a + n) for n, (a, _) in zip(sizes, pads, strict=True)))] = x
     return padded
 

@@ -39,7 +39,9 @@ def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (3, 5), (17, 16), (37, 41), (2, 3, 4), (5, 1, 7, 3), (2, 33, 3, 18)])
+@pytest.mark.parametrize(
+    "shape", [(), (0,), (3,), (3, 5), (17, 16), (37, 41), (530, 9), (2, 3, 4), (5, 1, 7, 3), (2, 33, 3, 18)]
+)
 def test_every_transpose(bench: Workbench, shape: tuple[int, ...], dtype: str) -> None:
     x = numbers(shape, dtype)
     for order in itertools.permutations(range(len(shape))):

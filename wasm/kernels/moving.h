@@ -6,9 +6,15 @@ typedef v4i unaligned128 __attribute__((aligned(1), may_alias));
 typedef vi unaligned_vi __attribute__((aligned(1), may_alias));
 typedef uint32_t unaligned32 __attribute__((aligned(1), may_alias));
 
-// memcpy whose copies of up to 4 KB are loops: in WebAssembly memcpy is an instruction that costs some 30 ns to start.
+#if defined(__wasm__)
+#define SHORT_COPY 1024  // memcpy is an instruction here, which costs some 30 ns to start
+#else
+#define SHORT_COPY 4096
+#endif
+
+// memcpy whose short copies are loops.
 INLINE void copy_bytes(void *to, const void *from, word bytes) {
-    if (bytes > 4096) {
+    if (bytes > SHORT_COPY) {
         memcpy(to, from, (size_t)bytes);
         return;
     }

@@ -31,24 +31,46 @@ INLINE const float *blended_row(const resize_args *a, word image, word row, floa
     return to;
 }
 
-// One output row of single columns.
-static void spread_row(const resize_args *a, const float *x, float *y) {
-    const word c = a->c, bytes = 4 * c;
+#if LANES == 8
+#define LOW_TWICE 0, 0, 1, 1, 2, 2, 3, 3
+#define HIGH_TWICE 4, 4, 5, 5, 6, 6, 7, 7
+#else
+#define LOW_TWICE 0, 0, 1, 1
+#define HIGH_TWICE 2, 2, 3, 3
+#endif
+
+// y[2 i] = y[2 i + 1] = x[i] for i < n, in one row or two that follow each other.
+INLINE void double_columns(const float *x, float *y, word n, int rows) {
+    word i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        vf v = vload(x + i);
+        vf low = __builtin_shufflevector(v, v, LOW_TWICE), high = __builtin_shufflevector(v, v, HIGH_TWICE);
+        UNROLL for (int r = 0; r < rows; r++) {
+            vstore(y + 2 * (r * n + i), low);
+            vstore(y + 2 * (r * n + i) + LANES, high);
+        }
+    }
+    for (; i < n; i++)
+        UNROLL for (int r = 0; r < rows; r++) y[2 * (r * n + i)] = y[2 * (r * n + i) + 1] = x[i];
+}
+
+// `rows` output rows of the same single columns.
+static void spread_row(const resize_args *a, const float *x, float *y, word rows) {
+    const word c = a->c, bytes = 4 * c, line = a->ow * c;
     const int32_t *columns = PTR(int32_t, a->column_indices);
+    word done = 1;
     if (a->column_repeat == 1) {
         copy_bytes(y, x, a->ow * bytes);
     } else if (c > 1) {
-        for (word o = 0; o < a->ow; o++, y += c) copy_bytes(y, x + columns[o] * c, bytes);
+        for (word o = 0; o < a->ow; o++) copy_bytes(y + o * c, x + columns[o] * c, bytes);
+    } else if (a->column_repeat == 2 && rows > 1) {
+        double_columns(x, y, a->w, 2);
+        done = 2;
     } else if (a->column_repeat == 2) {
-        word i = 0;
-        for (; i + 4 <= a->w; i += 4) {
-            v4f v = v4load(x + i);
-            v4store(y + 2 * i, __builtin_shufflevector(v, v, 0, 0, 1, 1));
-            v4store(y + 2 * i + 4, __builtin_shufflevector(v, v, 2, 2, 3, 3));
-        }
-        for (; i < a->w; i++) y[2 * i] = y[2 * i + 1] = x[i];
+        double_columns(x, y, a->w, 1);
     } else
         for (word o = 0; o < a->ow; o++) y[o] = x[columns[o]];
+    for (; done < rows; done++) copy_bytes(y + done * line, y, 4 * line);
 }
 
 // One output row of blended columns, of many channels.
@@ -131,13 +153,17 @@ KERNEL_BODY(resize) {
     }
     const int32_t *rows = PTR(int32_t, a->row_indices);
     float *y = F32(a->y) + begin * line;
-    for (word u = begin, image = begin / a->oh, row = begin % a->oh; u < end; u++, row++, y += line) {
+    word image = begin / a->oh, row = begin % a->oh, same;
+    for (word u = begin; u < end; u += same, row += same, y += same * line) {
         if (row == a->oh) row = 0, image++;
-        if (a->column_taps > 1)
-            blend_columns(a, blended_row(a, image, row, (float *)scratch), y);
-        else if (u > begin && row > 0 && a->row_taps == 1 && rows[row] == rows[row - 1])
-            copy_bytes(y, y - line, 4 * line);
-        else
-            spread_row(a, blended_row(a, image, row, (float *)scratch), y);
+        const float *x = blended_row(a, image, row, (float *)scratch);
+        const word left = min_word(end - u, a->oh - row);
+        same = 1;
+        if (a->column_taps > 1) {
+            blend_columns(a, x, y);
+            continue;
+        }
+        while (a->row_taps == 1 && same < left && rows[row + same] == rows[row]) same++;
+        spread_row(a, x, y, same);
     }
 }

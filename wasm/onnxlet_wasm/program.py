@@ -86,6 +86,7 @@ class Program:
             _note_types(segment, types or segment.types, self._inputs, self._outputs)
             self._flagged = compiler.flagged
             self._flags = compiler.flags_buffer
+            self._flag_values = np.zeros(len(compiler.flagged), np.int64)
             self._flags.address = self._keep(np.zeros(max(1, len(compiler.flagged)), np.int64))
             compiler.words_buffer.address = self._keep(np.array(compiler.word_list or [0], np.int64))
             self._operations = compiler.operations
@@ -183,8 +184,9 @@ class Program:
         return array if slot.outside is None else rounded(array, slot.outside)
 
     def _check_flags(self) -> None:
-        flags = self._memory.engine.read(self._flags.address, np.int64, (len(self._flagged),))
-        if flags.any():
+        flags = self._flag_values
+        self._memory.engine.read_into(self._flags.address, flags)
+        if flags.tobytes().strip(b"\0"):  # several times faster than any()
             self._memory.engine.zero(self._flags.address, flags.nbytes)
             first = int(np.flatnonzero(flags)[0])
             raise NodeError(f"Node {self._flagged[first]!r}: its index number {flags[first] - 1} is out of bounds.")

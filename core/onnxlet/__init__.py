@@ -15,6 +15,7 @@ from .errors import (
     ShapeError,
     UnsupportedError,
 )
+from .features import Feature, features, ready
 from .limits import Limits
 from .model.writer import save
 from .ops import op
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ExecutionMode",
     "ExternalDataError",
+    "Feature",
     "FeedError",
     "GraphOptimizationLevel",
     "InferenceSession",
@@ -43,8 +45,10 @@ __all__ = [
     "SessionOptions",
     "ShapeError",
     "UnsupportedError",
+    "features",
     "get_all_providers",
     "get_available_providers",
     "op",
+    "ready",
     "save",
 ]

@@ -30,7 +30,8 @@ class SessionOptions:
     """Options of an `InferenceSession`.
 
     `disabled_rewrites` switches single rewrites off by name (`onnxlet.rewrites.names()` lists them).
-    `intra_op_num_threads` is a wish: 0 leaves the number to onnxlet. `limits` bounds what a model may ask for.
+    `intra_op_num_threads` is how many threads compute on the CPU; 0 is what the machine has, up to 8. It is 1 in pages
+    that are not cross-origin isolated (`onnxlet.features()`). `limits` bounds what a model may ask for.
     """
 
     graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL

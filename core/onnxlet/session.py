@@ -80,7 +80,7 @@ class InferenceSession:
         *,
         external_data: Any = None,
     ):
-        made, absent = _create_providers(providers, provider_options)
+        made, absent = _create_providers(providers, provider_options, sess_options)
         self._start(path_or_bytes, sess_options, made, absent, external_data)
 
     @classmethod
@@ -109,9 +109,11 @@ class InferenceSession:
         external_data, proto = await download.gather_external(
             source, external_data, address, progress=progress, cache=cache
         )
-        made, absent = await _create_providers_async(providers, provider_options)
+        made, absent = await _create_providers_async(providers, provider_options, sess_options)
         session = cls.__new__(cls)
         session._start(source, sess_options, made, absent, external_data, proto)
+        if made:
+            await made[0].prepare(sum(t.nbytes for t in session._model.graph.initializers.values()))
         return session
 
     def _start(
@@ -306,11 +308,17 @@ def _collect_missing(graph: Graph, missing: dict[tuple[str, int], list[str]]) ->
 
 
 def _plan_providers(
-    wanted: Sequence[providers.ProviderSpec] | None, options: Sequence[Mapping[str, Any]] | None
+    wanted: Sequence[providers.ProviderSpec] | None,
+    options: Sequence[Mapping[str, Any]] | None,
+    session_options: SessionOptions | None,
 ) -> tuple[list[tuple[str, dict[str, Any]]], bool]:
     """Names with options, and whether the caller would rather have an error than run on the CPU alone."""
     named = {s if isinstance(s, str) else s[0] for s in wanted or ()}
     resolved = providers.resolve(wanted, options)
+    threads = (session_options or SessionOptions()).intra_op_num_threads
+    for name, chosen in resolved:
+        if name == providers.CPU:
+            chosen.setdefault("threads", threads)
     asked = {providers.ALIASES.get(name, name) for name in named} & set(providers.PACKAGES)
     return resolved, bool(asked) and providers.CPU not in asked
 
@@ -326,9 +334,11 @@ def _absence(name: str, error: ProviderError, strict: bool, absent: dict[str, st
 
 
 def _create_providers(
-    wanted: Sequence[providers.ProviderSpec] | None, options: Sequence[Mapping[str, Any]] | None
+    wanted: Sequence[providers.ProviderSpec] | None,
+    options: Sequence[Mapping[str, Any]] | None,
+    session_options: SessionOptions | None,
 ) -> tuple[list[Provider], dict[str, str]]:
-    resolved, strict = _plan_providers(wanted, options)
+    resolved, strict = _plan_providers(wanted, options, session_options)
     made: list[Provider] = []
     absent: dict[str, str] = {}
     for name, chosen in resolved:
@@ -340,9 +350,11 @@ def _create_providers(
 
 
 async def _create_providers_async(
-    wanted: Sequence[providers.ProviderSpec] | None, options: Sequence[Mapping[str, Any]] | None
+    wanted: Sequence[providers.ProviderSpec] | None,
+    options: Sequence[Mapping[str, Any]] | None,
+    session_options: SessionOptions | None,
 ) -> tuple[list[Provider], dict[str, str]]:
-    resolved, strict = _plan_providers(wanted, options)
+    resolved, strict = _plan_providers(wanted, options, session_options)
     made: list[Provider] = []
     absent: dict[str, str] = {}
     for name, chosen in resolved:

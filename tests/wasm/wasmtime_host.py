@@ -25,7 +25,10 @@ def _module(name: str) -> tuple[wasmtime.Engine, wasmtime.Module]:
 
 
 class WasmtimeHost:
-    """An `onnxlet_wasm.engine.Host` whose kernels are WebAssembly."""
+    """An `onnxlet_wasm.engine.Host` whose kernels are WebAssembly, without threads."""
+
+    exports = None
+    may_sleep = False
 
     def __init__(self, relaxed: bool):
         engine, module = _module(RELAXED if relaxed else PLAIN)
@@ -70,6 +73,12 @@ class WasmtimeHost:
 
     def run_piece(self, tape: int, begin: int, end: int, scratch: int) -> None:
         self._run_piece(self.store, tape, begin, end, scratch)
+
+    def run_shared(self, tape: int, words: int, scratch: int, control: int) -> None:
+        raise NotImplementedError("there are no threads here")
+
+    def start_threads(self, control: int, count: int) -> None:
+        raise NotImplementedError("there are no threads here")
 
     def stats(self) -> int:
         return self.memory.data_len(self.store)

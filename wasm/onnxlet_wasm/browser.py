@@ -6,6 +6,7 @@ of memory: they differ in one byte of the import, which is set when the module i
 
 from __future__ import annotations
 
+import weakref
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -27,6 +28,8 @@ UNSHARED, SHARED = 0x01, 0x03  # with a maximum; with a maximum and shared
 INITIAL_BYTES = 2 << 20
 GROWTH = 1 << 20
 PAGE = 1 << 16
+STACK_BYTES = 1 << 17
+"""Of a thread; as many as the link gives the main one."""
 
 
 def available() -> str | None:
@@ -83,6 +86,40 @@ def _isolated() -> bool:
     return bool(_loader().isolated())
 
 
+def processors() -> int:
+    """How many threads this machine runs at once, as far as the browser tells: 1 where memory can't be shared."""
+    return int(_loader().processors()) if _isolated() else 1
+
+
+def threads_missing() -> str | None:
+    """`None` where there are threads, else why there are none."""
+    if not _isolated():
+        return "the page is not cross-origin isolated: serve it with COOP same-origin and COEP require-corp"
+    refusal = _loader().refusal()
+    return None if refusal is None else f"workers can't be started: {refusal}"
+
+
+def features() -> dict[str, tuple[bool, str]]:
+    """What the browser gives to the kernels; see `onnxlet.features`."""
+    relaxed = _faster() == RELAXED
+    return {
+        "simd": (True, "128-bit vectors"),
+        "relaxed-simd": (relaxed, "" if relaxed else "this browser has none that multiplies and adds at once"),
+        "isolation": (_isolated(), "" if _isolated() else "the page lacks the headers for it: COOP and COEP"),
+    }
+
+
+async def await_threads(count: int, milliseconds: int) -> None:
+    """Start workers, unless they are there, and wait until `count` are idle; no longer than `milliseconds`."""
+    if _isolated():
+        await _loader().awaitThreads(_thread_source(), count, milliseconds)
+
+
+@cache
+def _thread_source() -> str:
+    return files("onnxlet_wasm").joinpath("thread.js").read_text()
+
+
 def _key(name: str, shared: bool) -> str:
     return f"{name} {'shared' if shared else 'unshared'}"
 
@@ -137,6 +174,10 @@ def _guarded(function: Any, *arguments: Any) -> Any:
         raise ProviderError(f"the kernels could not be loaded: {error}") from error
 
 
+def _nothing() -> None:
+    """Stops the threads of a host that has none."""
+
+
 class BrowserHost:
     """An instance of the module, and its memory, which grows and never shrinks: `close` drops it."""
 
@@ -151,6 +192,9 @@ class BrowserHost:
         # Bound once: looking an attribute of a JavaScript object up costs as much as calling it.
         self.run = js.run
         self.run_piece = js.run_piece
+        self.run_shared = js.run_shared
+        self.exports = js.exports
+        self.may_sleep = bool(js.maySleep)
         self.write_js = js.writeJs
         self.write, self.read_into = js.write, js.read
         if js.seesHeap:  # ten times faster for small arrays than asking for their buffers
@@ -158,6 +202,7 @@ class BrowserHost:
             self.write = lambda address, data: copy_in(address, data.__array_interface__["data"][0], data.nbytes)
             self.read_into = lambda address, out: copy_out(address, out.__array_interface__["data"][0], out.nbytes)
         self.zero = js.zero
+        self._stop_threads: Any = _nothing
 
     def alloc(self, nbytes: int) -> int:
         try:
@@ -172,11 +217,19 @@ class BrowserHost:
         wanted = min(-(-nbytes // GROWTH) * GROWTH, max(nbytes, 1 << 32))
         return bool(self._js.grow(-(-(wanted - size) // PAGE)))
 
+    def start_threads(self, control: int, count: int) -> None:
+        """Have up to `count` of the page's workers help with what is run with `control`, until the host is closed or
+        no one has it any more. Those that are up begin at once, others when the event loop has had a turn."""
+        stacks = self.alloc(count * STACK_BYTES)
+        self._js.startThreads(_thread_source(), control, count, stacks, STACK_BYTES)
+        self._stop_threads = weakref.finalize(self, self._js.stopThreads)
+
     def stats(self) -> int:
         """Bytes of the memory, used or not."""
         return self._js.size() if self._js is not None else 0
 
     def close(self) -> None:
         """Let go of the memory, so that the browser can have it back."""
+        self._stop_threads()
         self.__dict__.clear()
         self._js = None

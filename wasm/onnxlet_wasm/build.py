@@ -58,7 +58,7 @@ class Output:
 
 LINUX = ("-shared", "-nostdlib", "-Wl,--strip-all")
 MACOS = ("-shared", "-Wl,-dead_strip")
-WINDOWS = ("-shared", "-nostdlib", "-lcompiler_rt", "-Wl,--strip-all")
+WINDOWS = ("-shared", "-nostdlib", "-lcompiler_rt", "-lkernel32", "-Wl,--strip-all")
 
 TARGETS: dict[str, tuple[Output, ...]] = {
     "wasm": (

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 IN_BROWSER = sys.platform == "emscripten"
 
 HEADER_WORDS = 4
+WORTH_SHARING = 16
+"""Grains of an operation for which threads are started: some 64 µs, about what it takes to wake one."""
 
 
 def f32(value: float) -> int:
@@ -41,6 +43,10 @@ class Host(Protocol):
 
     descriptions: list[str]
     """Of every kernel, in order: "name: argument, argument, ..."."""
+    exports: Any
+    """What the kernels export: called by name with integers."""
+    may_sleep: bool
+    """Whether the thread that calls `run_shared` may sleep; a page's main thread must not."""
 
     def alloc(self, nbytes: int) -> int: ...
     def free(self, address: int, nbytes: int) -> None: ...
@@ -50,6 +56,8 @@ class Host(Protocol):
     def zero(self, address: int, nbytes: int) -> None: ...
     def run(self, tape: int, words: int, scratch: int) -> None: ...
     def run_piece(self, tape: int, begin: int, end: int, scratch: int) -> None: ...
+    def run_shared(self, tape: int, words: int, scratch: int, control: int) -> None: ...
+    def start_threads(self, control: int, count: int) -> None: ...
     def stats(self) -> int: ...
     def close(self) -> None: ...
 
@@ -57,11 +65,15 @@ class Host(Protocol):
 class Engine:
     """Kernels with a memory of their own; one per session.
 
-    `fields` maps a kernel's name to its number and the names of its arguments.
+    `fields` maps a kernel's name to its number and the names of its arguments. `threads` is how many may compute at
+    once, the caller among them, as soon as `share` is called.
     """
 
-    def __init__(self, host: Host):
+    def __init__(self, host: Host, threads: int = 1):
         self.host = host
+        self.threads = threads
+        self.control = 0
+        """The address of what threads share; 0 before `share`."""
         self.fields: dict[str, tuple[int, tuple[str, ...]]] = {}
         for index, description in enumerate(host.descriptions):
             name, _, arguments = description.partition(": ")
@@ -73,6 +85,7 @@ class Engine:
         self.free = host.free
         self.zero = host.zero
         self.run = host.run
+        self.run_shared = host.run_shared
 
     @staticmethod
     def available() -> str | None:
@@ -86,25 +99,45 @@ class Engine:
         return native.available()
 
     @classmethod
-    def create(cls, relaxed: bool | None = None) -> Engine:
+    def create(cls, relaxed: bool | None = None, threads: int = 1) -> Engine:
         """Load the kernels. `relaxed` chooses between the builds: with relaxed SIMD (natively: AVX2 and fused
         multiply-add) or without; by default the faster one that the machine has. Raises `ProviderError`."""
         if IN_BROWSER:
             from . import browser
 
-            return cls(browser.create_host(relaxed))
+            return cls(browser.create_host(relaxed), threads)
         from . import native
 
-        return cls(native.NativeHost(relaxed))
+        return cls(native.NativeHost(relaxed), threads)
 
     @classmethod
-    async def create_async(cls, relaxed: bool | None = None) -> Engine:
+    async def create_async(cls, relaxed: bool | None = None, threads: int = 1) -> Engine:
         """As `create`; in a browser the kernels are compiled without blocking the page."""
         if IN_BROWSER:
             from . import browser
 
-            return cls(await browser.create_host_async(relaxed))
-        return cls.create(relaxed)
+            return cls(await browser.create_host_async(relaxed), threads)
+        return cls.create(relaxed, threads)
+
+    def share(self) -> None:
+        """Start threads, which help with every `run_shared` from when they are there until `close`. What is run has
+        `threads` scratch memories, set apart by `exports.control_scratch`. Calling it again does nothing."""
+        if self.control or self.threads == 1:
+            return
+        exports = self.host.exports
+        self.control = self.alloc(exports.control_size())
+        exports.control_init(self.control, self.host.may_sleep)
+        self.host.start_threads(self.control, self.threads - 1)
+
+    def thread_stats(self) -> dict[str, int]:
+        """How many threads are there to help the caller, and how many pieces of work they did so far."""
+        if not self.control:
+            return {"threads": 0, "pieces": 0}
+        exports = self.host.exports
+        return {
+            "threads": exports.control_threads(self.control),
+            "pieces": exports.control_helped(self.control),
+        }
 
     def write(self, address: int, data: np.ndarray | Tensor) -> None:
         """Copy an array's elements (row-major), or a tensor's from where they lie, to `address`."""
@@ -187,7 +220,8 @@ class Engine:
     def close(self) -> None:
         """Give all memory back. The engine can't be used any more."""
         self.host.close()
-        for name in ("alloc", "free", "zero", "run"):  # they may keep the memory alive
+        self.control = 0
+        for name in ("alloc", "free", "zero", "run", "run_shared"):  # they may keep the memory alive
             self.__dict__.pop(name, None)
 
 
@@ -198,6 +232,8 @@ class Tape:
         self.engine = engine
         self.scratch = 0
         """Bytes of scratch memory that the operations need, the largest of all."""
+        self.worth_sharing = False
+        """Whether any operation is large enough for threads to be started for it."""
         self._words: list[int] = []
         self.operations: list[tuple[str, int]] = []
         """Kernel and first word of each operation."""
@@ -207,6 +243,7 @@ class Tape:
         self.operations.append((kernel, len(self._words)))
         self._words += self.engine.words(kernel, units, grain, fields)
         self.scratch = max(self.scratch, scratch)
+        self.worth_sharing = self.worth_sharing or units >= WORTH_SHARING * grain
 
     @property
     def words(self) -> np.ndarray:

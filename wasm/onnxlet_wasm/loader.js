@@ -26,6 +26,75 @@
     throw refusal;
   };
 
+  // Threads are workers of the page, lent to one memory at a time. A worker that is up gets its work without a turn of
+  // this thread's event loop; one that is not up yet needs some.
+  const MOST_THREADS = 32;
+  const threads = { url: "", alive: 0, coming: 0, idle: [], jobs: [], refusal: undefined };
+
+  const lend = (worker) => {
+    const job = threads.jobs.find((job) => job.places.length);
+    if (job) worker.postMessage(job.places.shift());
+    else threads.idle.push(worker);
+  };
+
+  const hire = () => {
+    let worker;
+    try {
+      worker = new Worker(threads.url, { name: "onnxlet" });
+    } catch (error) {
+      threads.refusal = String(error);
+      return;
+    }
+    threads.alive++;
+    threads.coming++;
+    let up = false;
+    worker.onmessage = () => {
+      if (!up) threads.coming--;
+      up = true;
+      lend(worker);
+    };
+    // It could not be loaded, for example because the page's security policy forbids it.
+    worker.onerror = (event) => {
+      event.preventDefault();
+      if (up) return;
+      threads.alive--;
+      threads.coming--;
+      threads.refusal = event.message || "the browser refused to start a worker";
+    };
+  };
+
+  const hireFor = (wanted, source) => {
+    threads.url ||= URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+    while (threads.coming < wanted && threads.alive < MOST_THREADS && !threads.refusal) hire();
+  };
+
+  const openJob = (source, places) => {
+    const job = { places };
+    threads.jobs.push(job);
+    while (threads.idle.length && places.length) lend(threads.idle.shift());
+    hireFor(
+      threads.jobs.reduce((sum, { places }) => sum + places.length, 0),
+      source,
+    );
+    return job;
+  };
+
+  const awaitThreads = async (source, count, milliseconds) => {
+    const end = performance.now() + milliseconds;
+    hireFor(count - threads.idle.length, source);
+    while (threads.coming && threads.idle.length < count && performance.now() < end)
+      await new Promise((resolve) => setTimeout(resolve, 2));
+  };
+
+  const maySleep = () => {
+    try {
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 1); // returns at once: it holds no 1
+      return true;
+    } catch {
+      return false;
+    }
+  };
+
   // `python` is Pyodide's module: where it shows its heap, copies to and from arrays need only their addresses.
   const makeHost = (module, shared, initial, python) => {
     const memory = makeMemory(initial, shared);
@@ -39,12 +108,33 @@
       while (all[end]) end++;
       return new TextDecoder().decode(all.slice(address, end));
     };
+    let stop = () => {};
     return {
       memory,
+      exports,
       heap: exports.__heap_base.value,
       descriptions: Array.from({ length: exports.kernel_count() }, (_, i) => text(exports.kernel_description(i))),
       run: exports.run,
       run_piece: exports.run_piece,
+      run_shared: (tape, words, scratch, control) => {
+        try {
+          exports.run_shared(tape, words, scratch, control);
+        } catch (error) {
+          exports.control_break(control);
+          throw error;
+        }
+      },
+      maySleep: maySleep(),
+      // Thread `number` has the stack that ends at stacks + number * bytes.
+      startThreads: (source, control, count, stacks, bytes) => {
+        const place = (_, i) => ({ module, memory, control, number: i + 1, stack: stacks + (i + 1) * bytes });
+        const job = openJob(source, Array.from({ length: count }, place));
+        stop = () => {
+          threads.jobs = threads.jobs.filter((other) => other !== job);
+          exports.control_stop(control);
+        };
+      },
+      stopThreads: () => stop(),
       size: () => memory.buffer.byteLength,
       grow: (pages) => {
         try {
@@ -80,6 +170,9 @@
 
   return {
     isolated: () => globalThis.crossOriginIsolated === true,
+    processors: () => navigator.hardwareConcurrency ?? 1,
+    awaitThreads,
+    refusal: () => threads.refusal,
     hasModule: (name) => modules.has(name),
     validate: (binary) => WebAssembly.validate(bytesOf(binary)),
     compile: (name, binary) => void modules.set(name, new WebAssembly.Module(bytesOf(binary))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from threading import RLock
 
 import numpy as np
 
@@ -27,6 +28,10 @@ class Memory:
         """Counts the moves of arena and scratch: a program whose tape was written before writes it anew."""
         self.scratch = 0
         self.scratch_size = 0
+        """Bytes of one thread's scratch memory."""
+        self.lock = RLock()
+        """Held while a program uses the memory, so that closing the session elsewhere waits for it."""
+        self._lanes = 1
         self._staging = 0
         self._staging_size = 0
         self._weights: dict[Hashable, int] = {}
@@ -63,21 +68,29 @@ class Memory:
         self.arena = self.engine.alloc(nbytes)
         self.arena_size = nbytes
 
-    def reserve_scratch(self, nbytes: int) -> None:
-        if nbytes <= self.scratch_size:
+    def reserve_scratch(self, nbytes: int, shared: bool = False) -> None:
+        """Make scratch memory at least `nbytes` long, for each thread where work is `shared` with threads."""
+        lanes = self.engine.threads if shared else self._lanes
+        if nbytes <= self.scratch_size and lanes == self._lanes:
             return
         self.generation += 1
-        if self.scratch:
-            self.engine.free(self.scratch, self.scratch_size)
-            self.scratch = self.scratch_size = 0
-        self.scratch = self.engine.alloc(nbytes)
-        self.scratch_size = nbytes
+        size, old = max(aligned(nbytes), self.scratch_size), self.scratch
+        self.scratch = 0
+        if old:
+            self.engine.free(old, self._lanes * self.scratch_size)
+            self.scratch_size = 0
+        self.scratch = self.engine.alloc(lanes * size)
+        self.scratch_size, self._lanes = size, lanes
+        if lanes > 1:
+            self.engine.share()
+            self.engine.host.exports.control_scratch(self.engine.control, size)
 
     def close(self) -> None:
-        """Drop the engine with everything in its memory."""
-        if not self.closed:
-            self.closed = True
-            self.engine.close()
+        """Drop the engine with everything in its memory, once no program runs."""
+        with self.lock:
+            if not self.closed:
+                self.closed = True
+                self.engine.close()
 
     # Weights
 
@@ -152,7 +165,7 @@ class Memory:
         return {
             "weights": self.weight_bytes,
             "arena": self.arena_size,
-            "scratch": self.scratch_size,
+            "scratch": self._lanes * self.scratch_size,
             "programs": self.program_bytes,
             "total": self.engine.stats(),
         }

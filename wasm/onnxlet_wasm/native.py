@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
+import threading
+import weakref
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,15 @@ def _load(path: Path) -> ctypes.CDLL:
     library.run_piece.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]
     library.run_piece.restype = None
     library.kernel_description.restype = ctypes.c_char_p
+    library.run_shared.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
+    library.run_shared.restype = None
+    library.control_size.restype = ctypes.c_size_t
+    library.control_init.argtypes = library.help.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    library.control_scratch.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    for returns_nothing in ("control_init", "control_scratch", "control_stop", "help"):
+        getattr(library, returns_nothing).restype = None
+    for takes_control in ("control_threads", "control_helped", "control_stop"):
+        getattr(library, takes_control).argtypes = [ctypes.c_void_p]
     return library
 
 
@@ -68,14 +79,37 @@ def _address_of(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
+def _help(library: ctypes.CDLL, control: int, number: int, _block: np.ndarray) -> None:
+    """What a thread does. It holds the block that `control` lies in, so that the block outlives it."""
+    library.help(control, number)
+
+
+def _stop(library: ctypes.CDLL, control: int, _block: np.ndarray) -> None:
+    library.control_stop(control)
+
+
+def _nothing() -> None:
+    """Stops the threads of a host that has none."""
+
+
+def describe_library() -> str:
+    """What the kernels in use are compiled for."""
+    return f"{platform.machine()}, {Path(load_library()._name).stem}"
+
+
 class NativeHost:
     """A native library that works in the process's own memory."""
+
+    may_sleep = True
 
     def __init__(self, relaxed: bool | None = None):
         library = load_library(baseline=relaxed is False)
         self.descriptions = [library.kernel_description(i).decode() for i in range(library.kernel_count())]
+        self.exports = library
         self.run = library.run
         self.run_piece = library.run_piece
+        self.run_shared = library.run_shared
+        self._stop_threads = _nothing
         self._blocks: dict[int, np.ndarray] = {}
         self._total = 0
 
@@ -105,10 +139,23 @@ class NativeHost:
     def zero(self, address: int, nbytes: int) -> None:
         ctypes.memset(address, 0, nbytes)
 
+    def start_threads(self, control: int, count: int) -> None:
+        """Start up to `count` threads that help with what is run with `control`, until the host is closed, or no one
+        has it any more, or Python ends. (In a process that was forked off there are none, and runs go on without.)"""
+        block = self._blocks[control]
+        self._stop_threads = weakref.finalize(self, _stop, self.exports, control, block)
+        for number in range(1, count + 1):
+            arguments = self.exports, control, number, block
+            try:
+                threading.Thread(target=_help, args=arguments, name=f"onnxlet-{number}", daemon=True).start()
+            except RuntimeError:  # the system grants no more
+                break
+
     def stats(self) -> int:
         """Bytes allocated now."""
         return self._total
 
     def close(self) -> None:
+        self._stop_threads()
         self._blocks.clear()
         self._total = 0

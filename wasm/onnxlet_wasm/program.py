@@ -70,6 +70,7 @@ class Program:
         self._tape_words = 0
         self._starts: list[int] = []
         self._generation = -1
+        self._shared = False
         self._closed = False
         compiler = Compiler(memory, segment)
         self._owned = compiler.owned
@@ -127,7 +128,8 @@ class Program:
         for o in operations:
             fields = {name: _address(place) for name, place in o.fields.items()}
             tape.emit(o.kernel, units=o.units, grain=o.grain, scratch=o.scratch, **fields)
-        self._memory.reserve_scratch(tape.scratch)
+        self._shared = tape.worth_sharing and self._memory.engine.threads > 1
+        self._memory.reserve_scratch(tape.scratch, self._shared)
         self._starts = [first for _, first in tape.operations]
         return tape.words
 
@@ -136,22 +138,31 @@ class Program:
 
         Raises `NodeError` where a kernel met an index out of bounds.
         """
-        self._begin(values)
-        self._memory.engine.run(self._tape_address, self._tape_words, self._memory.scratch)
-        if self._flagged:
-            self._check_flags()
-        return [self._result(slot) for slot in self._outputs]
+        with self._memory.lock:
+            self._begin(values)
+            self._walk(self._tape_address, self._tape_words)
+            if self._flagged:
+                self._check_flags()
+            return [self._result(slot) for slot in self._outputs]
 
     def profile(self, values: Sequence[np.ndarray | ResidentValue]) -> list[tuple[str, str, float]]:
         """Run operation by operation. Returns, for each, the node's label, the kernel's name, and seconds."""
-        self._begin(values)
-        engine, rows = self._memory.engine, []
-        ends = [*self._starts, self._tape_words][1:]
-        for label, kernel, start, end in zip(self.labels, self.kernels, self._starts, ends, strict=True):
-            begin = perf_counter()
-            engine.run(self._tape_address + 8 * start, end - start, self._memory.scratch)
-            rows.append((label, kernel, perf_counter() - begin))
+        rows = []
+        with self._memory.lock:
+            self._begin(values)
+            ends = [*self._starts, self._tape_words][1:]
+            for label, kernel, start, end in zip(self.labels, self.kernels, self._starts, ends, strict=True):
+                begin = perf_counter()
+                self._walk(self._tape_address + 8 * start, end - start)
+                rows.append((label, kernel, perf_counter() - begin))
         return rows
+
+    def _walk(self, tape: int, words: int) -> None:
+        memory = self._memory
+        if self._shared:
+            memory.engine.run_shared(tape, words, memory.scratch, memory.engine.control)
+        else:
+            memory.engine.run(tape, words, memory.scratch)
 
     def _begin(self, values: Sequence[np.ndarray | ResidentValue]) -> None:
         """Copy the inputs to where the tape expects them."""
@@ -193,11 +204,12 @@ class Program:
 
     def close(self) -> None:
         """Free the tape, the tables and the values that stayed in memory. The weights stay with the session."""
-        if not self._closed:
-            self._closed = True
-            for address in self._owned:
-                self._memory.free(address)
-            self._owned = []
+        with self._memory.lock:
+            if not self._closed:
+                self._closed = True
+                for address in self._owned:
+                    self._memory.free(address)
+                self._owned = []
 
 
 def _address(place: Place) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 from onnxlet.errors import ProviderError, SessionClosedError
 from onnxlet.providers.base import ProviderInfo, Segment, Step
 
-from .engine import Engine
+from . import threads
+from .engine import IN_BROWSER, Engine
 from .halves import Halves, jumps
 from .lowering import Refused, expanded, expanded_segment, find, joined_rounding
 from .memory import Memory
@@ -43,10 +44,17 @@ class KernelProvider:
 
     def compile(self, segment: Segment) -> Program:
         """The program of a segment. Raises `LimitError` where memory is exhausted."""
-        if self._memory.closed:
-            raise SessionClosedError("This session was closed.")
-        steps = joined_rounding(expanded_segment(self._halves.segment(segment), self._derivations))
-        return Program(self._memory, steps, types=segment.types)
+        with self._memory.lock:
+            if self._memory.closed:
+                raise SessionClosedError("This session was closed.")
+            steps = joined_rounding(expanded_segment(self._halves.segment(segment), self._derivations))
+            return Program(self._memory, steps, types=segment.types)
+
+    async def prepare(self, constant_bytes: int) -> None:
+        """In a page, for models of some size: start workers and wait a moment for them, so that runs that never
+        return to the event loop have them too."""
+        if constant_bytes >= threads.MODEL_BYTES:
+            await threads.await_threads(self._memory.engine.threads)
 
     def wait(self, awaitable: Awaitable[Any]) -> Any:
         raise ProviderError("Kernels run at once: there is nothing to wait for.")
@@ -66,14 +74,36 @@ def available() -> str | None:
 
 
 def create(options: Mapping[str, Any]) -> KernelProvider:
-    """A provider with an engine of its own. Raises `ProviderError` where the kernels can't be loaded."""
-    return KernelProvider(Engine.create())
+    """A provider with an engine of its own. The option `threads` says how many compute; 0 is what the machine has.
+    Raises `ProviderError` where the kernels can't be loaded."""
+    return KernelProvider(Engine.create(threads=threads.thread_count(int(options.get("threads", 0)))))
 
 
 async def create_async(options: Mapping[str, Any]) -> KernelProvider:
     """Like `create`; in a page the kernels are compiled without blocking it."""
-    return KernelProvider(await Engine.create_async())
+    return KernelProvider(await Engine.create_async(threads=threads.thread_count(int(options.get("threads", 0)))))
 
 
-PROVIDER = ProviderInfo(NAME, ("cpu", "wasm"), available, create, create_async)
+def features() -> dict[str, tuple[bool, str]]:
+    """See `onnxlet.features`."""
+    found = {}
+    missing = threads.unavailable()
+    found["threads"] = missing is None, missing or f"{threads.thread_count()} by default"
+    if IN_BROWSER:
+        from . import browser
+
+        found |= browser.features()
+    else:
+        from . import native
+
+        found["simd"] = True, native.describe_library()
+    return found
+
+
+async def ready(count: int) -> None:
+    """See `onnxlet.ready`."""
+    await threads.await_threads(threads.thread_count(count))
+
+
+PROVIDER = ProviderInfo(NAME, ("cpu", "wasm"), available, create, create_async, {"features": features, "ready": ready})
 """What the registry finds."""

@@ -51,6 +51,9 @@ class WebGpuProvider:
         self.device.check()
         return GpuExecutable(segment, self.device, self.pool, self.arena, self.weights)
 
+    async def prepare(self, constant_bytes: int) -> None:
+        """Nothing to wait for: the device is there."""
+
     def wait(self, awaitable: Awaitable[Any]) -> Any:
         """Block until an awaitable is done. Raises `ProviderError` where the host can't block."""
         return _block(awaitable, "the asynchronous form: `await session.run_async(...)`")

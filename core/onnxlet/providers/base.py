@@ -90,6 +90,11 @@ class Provider(Protocol):
 
     def compile(self, segment: Segment) -> Executable: ...
 
+    async def prepare(self, constant_bytes: int) -> None:
+        """Called at the end of asynchronous session creation for the provider that is asked first: a chance to wait
+        for what runs will want. `constant_bytes` is the size of the model's weights."""
+        ...
+
     def wait(self, awaitable: Awaitable[Any]) -> Any:
         """Block until an awaitable that `Executable.run` returned is done. Raises `ProviderError` where the host
         can't block (a page without JSPI)."""

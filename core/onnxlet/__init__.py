@@ -17,6 +17,7 @@ from .errors import (
 )
 from .features import Feature, features, ready
 from .limits import Limits
+from .model.loader import load_model as load
 from .model.writer import save
 from .ops import op
 from .options import ExecutionMode, GraphOptimizationLevel, SessionOptions
@@ -48,6 +49,7 @@ __all__ = [
     "features",
     "get_all_providers",
     "get_available_providers",
+    "load",
     "op",
     "ready",
     "save",

@@ -53,7 +53,7 @@ def cases():
     return found
 
 
-# What their shapes depend on is the data itself, or (training) has no inference.
+# What their shapes depend on is the data itself.
 DATA_DEPENDENT = {
     "Compress",
     "ImageDecoder",
@@ -62,9 +62,6 @@ DATA_DEPENDENT = {
     "StringNormalizer",
     "StringSplit",
     "Unique",
-    "Adagrad",
-    "Adam",
-    "Momentum",
     "Loop",
     "CastLike",
     "Cast",
@@ -416,3 +413,27 @@ def test_old_versions(op: str, version: int, attributes, inputs, expected):
     outputs = ["y", "z"] if op == "Split" else ["y"]
     node = Node(op, [f"i{i}" for i in range(len(inputs))], outputs, attributes, version=version)
     assert infer_node(node, inputs)[0] == expected
+
+
+def test_maps_as_rows():
+    def ml(op_type: str, given: Type, **attributes) -> Type | None:
+        return infer_node(Node(op_type, ["m"], ["y"], attributes, "ai.onnx.ml", 1), [given])[0]
+
+    numbers = MapType(I64, t())
+    assert ml("CastMap", numbers) == t(1, None)
+    assert ml("CastMap", numbers, cast_to="TO_STRING", map_form="SPARSE", max_map=7) == t(1, 7, dtype=STRING)
+    assert ml("DictVectorizer", numbers, int64_vocabulary=[5, 6, 7]) == t(1, 3)
+    assert ml("DictVectorizer", MapType(STRING, t(dtype=I64)), string_vocabulary=["a"]) == t(1, 1, dtype=I64)
+
+
+def test_optimisers():
+    def outputs(op_type: str, groups: int, kept: int) -> list[Type | None]:
+        names = [f"y{i}" for i in range(2 * kept)]
+        node = Node(op_type, ["r", "t"] + ["x"] * 2 * groups, names, {}, "ai.onnx.preview.training", 1)
+        return infer_node(node, [t(), t(dtype=I64), *[t(2, 3), t(5)] * groups])
+
+    for op_type, groups, kept in (("Adagrad", 3, 2), ("Momentum", 3, 2), ("Adam", 4, 3)):
+        assert outputs(op_type, groups, kept) == [t(2, 3), t(5)] * kept
+    odd = Node("Adam", ["r", "t", "x"], ["y"], {}, "ai.onnx.preview.training", 1)
+    with pytest.raises(ShapeError, match="3 inputs; expected rate, step, and 4 for each parameter"):
+        infer_node(odd, [t(), t(), t()])

@@ -20,6 +20,7 @@ from . import (
     rnn,
     shape,
     signal,
+    training,
     windows,
 )
 from .common import UNKNOWN, axis_of, merge_dim
@@ -27,7 +28,8 @@ from .registry import find_inference
 from .values import MAX_SIZE, Value, evaluate
 
 FAMILIES = (
-    control, elementwise, matrix, microsoft, microsoft_others, ml, quantize, reduce, rnn, shape, signal, windows,
+    control, elementwise, matrix, microsoft, microsoft_others, ml, quantize, reduce, rnn, shape, signal, training,
+    windows,
 )  # fmt: skip
 """The modules whose functions are registered."""
 

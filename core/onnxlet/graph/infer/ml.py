@@ -52,6 +52,22 @@ def array_feature_extractor(node: Node, inputs: Inputs, constants: Constants) ->
     return [TensorType(dtype_of(node, inputs, 0), (*lead, product(y)))]
 
 
+@infer("CastMap", domain=ML)
+def cast_map(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    types = {"TO_FLOAT": FLOAT, "TO_INT64": INT64, "TO_STRING": STRING}
+    sparse = node.attributes.get("map_form", "DENSE") == "SPARSE"
+    length = node.attributes.get("max_map", 1) if sparse else None
+    return [TensorType(types.get(node.attributes.get("cast_to", "TO_FLOAT")), (1, length))]
+
+
+@infer("DictVectorizer", domain=ML)
+def dict_vectorizer(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    a = node.attributes
+    vocabulary = a.get("string_vocabulary") or a.get("int64_vocabulary") or []
+    value = inputs[0].value if isinstance(inputs[0], MapType) else None
+    return [TensorType(value.dtype if isinstance(value, TensorType) else None, (1, len(vocabulary)))]
+
+
 @infer("FeatureVectorizer", domain=ML)
 def feature_vectorizer(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     sizes = node.attributes.get("inputdimensions")

@@ -180,6 +180,8 @@ WITHOUT_KERNEL = [
     ({"nodes_truenodeids": [9, 0, 0]}, "names a node that does not exist"),
     ({"target_ids": [0, 1]}, "targets that do not exist"),
     ({"target_ids": [0, -1]}, "targets that do not exist"),
+    ({"nodes_missing_value_tracks_true": [1]}, "differ in length"),
+    ({"nodes_values": [0.0]}, "nodes_values has 1 entries"),
     ({"post_transform": "PROBIT"}, "PROBIT has no kernel"),
     ({"nodes_modes": ["BRANCH_ODD", "LEAF", "LEAF"]}, "BRANCH_ODD"),
     ({"nodes_values": None, "nodes_values_as_tensor": np.zeros(3)}, "float64"),

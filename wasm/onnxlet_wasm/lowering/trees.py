@@ -165,6 +165,11 @@ def _flat(step: Step, trees: Trees, targets: int, sums: bool) -> Flat:
     shape = shape_of(step, 0)
     if not 1 <= len(shape) <= 2 or not shape[-1]:
         raise Refused("an input that is no matrix has no kernel")
+    columns = (trees.features, trees.modes, trees.splits, trees.true_child, trees.false_child, trees.missing_is_true)
+    if any(column.shape != trees.leaf.shape for column in columns) or len(trees.start) != len(trees.leaf) + 1:
+        raise Refused("attributes of nodes that differ in length have no kernel")
+    if len(trees.weights) != len(trees.targets) or trees.start[-1] != len(trees.targets):
+        raise Refused("attributes of leaves that differ in length have no kernel")
     if not len(trees.roots):
         raise Refused("an ensemble without trees has no kernel")
     if not 0 <= trees.features.min(initial=0) <= trees.features.max(initial=0) < shape[-1]:

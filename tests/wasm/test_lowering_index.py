@@ -89,8 +89,12 @@ def test_cast(provider, source, target):
     import onnx
 
     code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(target))
-    x = some((3, 5), source)
-    check(provider, node("Cast", "x", to=code), {"x": x}, references={"Cast": lambda v, **_: v.astype(target)})
+    x, references = some((3, 5), source), {"Cast": lambda v, **_: v.astype(target)}
+    if source is np.float16 and np.dtype(target).kind in "iub":
+        # Inside of a program 16-bit floats are not rounded, and a cast to integers would show it.
+        assert "16-bit" in refusal(provider, node("Cast", "x", to=code), {"x": x}, references=references)
+        return
+    check(provider, node("Cast", "x", to=code), {"x": x}, references=references)
 
 
 def test_indices_of_odd_types_are_refused(provider):

@@ -66,8 +66,8 @@ def _from_ort(value: Any) -> np.ndarray:
 
 def tinygrad(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
     os.environ.setdefault("DEV", "PYTHON")
-    from tinygrad import Tensor
-    from tinygrad.nn.onnx import OnnxRunner
+    from tinygrad import Tensor  # type: ignore[import-not-found]
+    from tinygrad.nn.onnx import OnnxRunner  # type: ignore[import-not-found]
 
     proto = onnx.load_model_from_string(model)
     runner = OnnxRunner(Tensor(model, device="PYTHON"))
@@ -76,7 +76,7 @@ def tinygrad(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def tract(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
-    import tract as engine
+    import tract as engine  # type: ignore[import-not-found]
 
     proto = onnx.load_model_from_string(model)
     with tempfile.NamedTemporaryFile(suffix=".onnx", delete=False) as file:

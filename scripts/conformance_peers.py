@@ -252,7 +252,7 @@ def main() -> None:
     if unknown := [engine for engine in options.engines if engine not in ENGINES]:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(ENGINES)}")
     cases = tensor_cases()
-    kept = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {"engines": {}}
+    kept: dict[str, Any] = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {"engines": {}}
     kept |= {"cases": len(cases), "onnx": importlib.metadata.version("onnx")}
     for engine in options.engines:
         print(f"{engine}: {len(cases)} cases", flush=True)

@@ -129,6 +129,8 @@ async def _waited_for(value: Any, progress: Progress | None, cache: bool) -> Any
     """A file's bytes or path, where it is an address, a `Blob`, a file handle of a page, or an awaitable."""
     if isinstance(value, str) and ("://" in value or (sys.platform == "emscripten" and not os.path.exists(value))):
         return await fetch(value, progress=progress, cache=cache)
+    if isinstance(value, (str, os.PathLike)):
+        return value
     if isawaitable(value):
         value = await value
     if hasattr(value, "getFile"):

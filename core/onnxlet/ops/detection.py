@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..errors import LimitError
 from .common import to_float32
 from .precision import narrow
 from .registry import op
@@ -21,6 +22,10 @@ def border_clamped(position: np.ndarray, size: int) -> tuple[np.ndarray, np.ndar
     clamped = np.clip(position, 0, size - 1)
     low = np.floor(clamped).astype(np.int64)
     return low, np.minimum(low + 1, size - 1), clamped - low, inside
+
+
+MAX_SAMPLES = 1 << 24
+"""Samples of one region in all: those of a region of 4096 by 4096 elements."""
 
 
 def roi_align_samples(images: np.ndarray, batch: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> list[np.ndarray]:
@@ -67,6 +72,8 @@ def roi_align_impl(
     for rows, columns in np.unique(grid, axis=0):  # regions with equally many samples go together
         if rows < 1 or columns < 1:
             continue
+        if rows * output_height * columns * output_width > MAX_SAMPLES:
+            raise LimitError(f"a region takes {rows} by {columns} samples per output, above {MAX_SAMPLES} in all")
         chosen = np.flatnonzero((grid == (rows, columns)).all(axis=1))
         step_y = (np.arange(output_height * rows, dtype=boxes.dtype) + boxes.dtype.type(0.5)) / rows / output_height
         step_x = (np.arange(output_width * columns, dtype=boxes.dtype) + boxes.dtype.type(0.5)) / columns / output_width

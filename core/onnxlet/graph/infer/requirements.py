@@ -310,7 +310,7 @@ def global_max_pool(node: Node, shapes: Shapes) -> None:
 @requires("Attention")
 def attention(node: Node, shapes: Shapes) -> None:
     """Batches, lengths and head sizes that query, key, value and past must share."""
-    q, k, v, _, past_key, past_value = shapes[:6]
+    q, k, v, mask, past_key, past_value = shapes[:6]
     if q is None or k is None or v is None:
         return
     heads, shared = node.attributes.get("q_num_heads"), node.attributes.get("kv_num_heads")
@@ -321,6 +321,8 @@ def attention(node: Node, shapes: Shapes) -> None:
         fail(node, f"the query has batch {batch}, the value {value[0]}")
     if not value[1] or n % value[1]:
         fail(node, f"{n} query heads are not a multiple of {value[1]} key and value heads")
+    if mask is not None and not _broadcastable(mask[:-1], (batch, n, split[0][2])):
+        fail(node, f"a mask of shape {list(mask)} can't be broadcast to {n} heads of {split[0][2]} queries")
     if past_key is not None and past_value is not None:
         past = past_key[2] if len(past_key) == 4 else 0
         _equal(node, "the past key", past_key, (batch, value[1], past, size))

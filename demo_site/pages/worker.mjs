@@ -25,9 +25,10 @@ onmessage = async ({ data: { id, method, args } }) => {
     const loaded = await module;
     postMessage({ id, result: JSON.parse(await loaded[method](...args, progress)) });
   } catch (error) {
-    // A Python error's message ends with "Name: what went wrong".
-    const last = String(error.message ?? error).trim().split('\n').findLast((line) => /^\S/.test(line)) ?? '';
-    const [, kind, text] = last.match(/^(?:[\w.]*\.)?(\w+): ([\s\S]*)$/) ?? [null, error.name, last];
-    postMessage({ id, error: { name: error.type ?? kind, message: text } });
+    // A Python error's message is its traceback, which ends with "its.module.Name: what went wrong".
+    const text = String(error.message ?? error).trimEnd();
+    const name = error.type ?? error.name;
+    const at = text.lastIndexOf(`${name}: `);
+    postMessage({ id, error: { name, message: at < 0 ? text.split('\n').at(-1) : text.slice(at + name.length + 2) } });
   }
 };

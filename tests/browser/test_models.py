@@ -13,10 +13,11 @@ from tests.models import ZooModel, zoo
 
 COUNT_CALLS = """
 (() => {
-  // Counts calls of the kernels' export `run` from outside: every instance gets a counting twin.
+  // Counts calls that run a tape, alone or shared with threads, from outside: every instance gets a counting twin.
   globalThis.kernelCalls = 0;
+  const counting = (run) => (...a) => { globalThis.kernelCalls++; return run(...a); };
   const counted = (exports) => 'run' in exports
-    ? {...exports, run: (...a) => { globalThis.kernelCalls++; return exports.run(...a); }} : exports;
+    ? {...exports, run: counting(exports.run), run_shared: counting(exports.run_shared)} : exports;
   const Instance = WebAssembly.Instance;
   WebAssembly.Instance = new Proxy(Instance, {construct(target, args) {
     const instance = new target(...args);

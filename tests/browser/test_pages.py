@@ -34,7 +34,7 @@ def test_file_types(chromium: Chromium, isolated: bool) -> None:
         for name, content, label, description in [
             ("notes.md", MARKDOWN, "markdown", "Markdown document"),
             ("picture.png", png(), "png", "PNG image"),
-            ("empty", b"", "empty", "empty"),
+            ("empty", b"", "empty", "empty file"),
             ("short", b"ab", "txt", "Generic text document"),
         ]:
             found = await answer(page, upload(name, content))
@@ -70,7 +70,7 @@ def test_no_gpu_is_said_and_the_cpu_goes_on(chromium: Chromium) -> None:
         await page.check("input[value=webgpu]")
         found = await answer(page, upload("picture.png", png()))
         assert found["label"] == "png"
-        assert "WebGPU is not used" in await page.inner_text("#nodes-notes")
+        assert "WebGPU is not used" in (await page.text_content("#nodes-notes") or "")
 
     chromium.visit("/", use)
 

@@ -162,8 +162,9 @@ EXPORT void control_stop(Control *c) {
     wake_sleepers(c);
 }
 
-// A thread, or the caller, died in a kernel: its chunk will never be done. From now on there are no threads.
-EXPORT void control_break(Control *c) {
+// A thread (`in_help`), or the caller, died in a kernel: its chunk will never be done. From now on there are no threads.
+EXPORT void control_break(Control *c, int in_help) {
+    if (in_help) ADD(c->threads, (uint32_t)-1); // it never gets to the end of `help`
     STORE(c->broken, 1);
     STORE(c->turn, 0);
     control_stop(c);

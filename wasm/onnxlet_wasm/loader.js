@@ -120,7 +120,7 @@
         try {
           exports.run_shared(tape, words, scratch, control);
         } catch (error) {
-          exports.control_break(control);
+          exports.control_break(control, 0);
           throw error;
         }
       },

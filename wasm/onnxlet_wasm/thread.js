@@ -7,7 +7,7 @@ onmessage = ({ data: { module, memory, control, number, stack } }) => {
       exports.help(control, number);
     } catch (error) {
       // What it was at is not done; whoever waits for it has to know.
-      exports.control_break(control);
+      exports.control_break(control, 1);
       throw error;
     }
   } finally {

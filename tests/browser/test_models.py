@@ -120,6 +120,11 @@ def test_model_on_the_gpu(pyodide_worker: PyodideHost, zoo_model: ZooModel) -> N
     assert all(n["reason"] for n in nodes if n["provider"] in ("CPUExecutionProvider", "NumPy"))
 
 
+def test_trees_run_on_kernels(pyodide_worker: PyodideHost) -> None:
+    (forest,) = zoo("skl_rf_clf")
+    assert run(pyodide_worker, forest)["explained"]["counts"] == {"CPUExecutionProvider": 1}
+
+
 def test_numpy_in_the_middle_of_a_graph(pyodide_worker: PyodideHost) -> None:
     made = model(
         [

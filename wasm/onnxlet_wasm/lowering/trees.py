@@ -141,7 +141,7 @@ def _contributions(trees: Trees, targets: int, sums: bool) -> tuple[int, np.ndar
     if not np.array_equal(weights, trees.weights, equal_nan=True):
         raise Refused("weights of double precision have no kernel")
     first, amount = trees.start[:-1], np.diff(trees.start)
-    node = np.repeat(np.arange(count), amount)
+    node = np.repeat(np.arange(count), amount.astype(np.intp))  # 32 bits wide in Pyodide
     distinct = len(np.unique(node * targets + trees.targets)) == len(node)
     if sums and distinct and targets <= VECTOR:
         dense = np.zeros((count, 1 if targets == 1 else VECTOR), np.float32)

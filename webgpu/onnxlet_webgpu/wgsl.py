@@ -24,8 +24,6 @@ ELEMENT = {
 needs no feature that adapters may lack; booleans as one u32 of 0 or 1; and int64 (which only a segment's inputs and
 constants can be, as indices) as i32 after a check that the values fit."""
 
-STORED = {"f32": np.dtype(np.float32), "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32)}
-
 
 def literal(value: object, element: str) -> str:
     """A number as WGSL text of the given element type."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ..graph.ir import Dim, MapType, OptionalType, SequenceType, TensorType, Type
 from .dtypes import dtype_of
 from .wire import Message
@@ -26,11 +24,6 @@ def read_type(proto: Message | None, *, symbols: bool = True) -> Type | None:
     if proto.map_type is not None:
         return MapType(dtype_of(proto.map_type.key_type), read_type(proto.map_type.value_type, symbols=symbols))
     return None
-
-
-def read_types(infos: Iterable[Message]) -> dict[str, Type | None]:
-    """Types by name of decoded ValueInfoProto messages."""
-    return {info.name: read_type(info.type) for info in infos}
 
 
 def _dimension(proto: Message, symbols: bool) -> Dim:

@@ -73,6 +73,26 @@ def add_channel_bias(y: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
     return y
 
 
+def convolution(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None,
+    kernel_shape: Sequence[int] | None,
+    strides: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    group: int,
+    auto_pad: str,
+) -> np.ndarray:
+    """Conv from its attributes, with a result that is not yet rounded to a narrow type."""
+    kernel = check_weights(x, w, kernel_shape, group)
+    rank = len(kernel)
+    steps, spread = per_axis(strides, rank, 1, "strides"), per_axis(dilations, rank, 1, "dilations")
+    padding = window_pads(auto_pad, pads, x.shape[2:], kernel, steps, spread)
+    y = convolve(pad_spatial(to_float32(x), padding), to_float32(w), steps, spread, group)
+    return add_channel_bias(y, None if b is None else to_float32(b))
+
+
 @op("Conv")
 def conv(
     x: np.ndarray,
@@ -86,14 +106,7 @@ def conv(
     group: int = 1,
     auto_pad: str = "NOTSET",
 ):
-    dtype = x.dtype
-    kernel = check_weights(x, w, kernel_shape, group)
-    rank = len(kernel)
-    strides = per_axis(strides, rank, 1, "strides")
-    dilations = per_axis(dilations, rank, 1, "dilations")
-    padding = window_pads(auto_pad, pads, x.shape[2:], kernel, strides, dilations)
-    y = convolve(pad_spatial(to_float32(x), padding), to_float32(w), strides, dilations, group)
-    return narrow(add_channel_bias(y, None if b is None else to_float32(b)), dtype)
+    return narrow(convolution(x, w, b, kernel_shape, strides, pads, dilations, group, auto_pad), x.dtype)
 
 
 def transposed_pads(

@@ -13,10 +13,9 @@ from .activation_table import activation as activation_named
 from .activation_table import parameter_defaults
 from .activations import softmax
 from .common import to_float32
-from .conv import add_channel_bias, check_weights, convolve
+from .conv import convolution
 from .precision import narrow
 from .registry import op
-from .windows import pad_spatial, per_axis, window_pads
 
 MICROSOFT = "com.microsoft"
 
@@ -66,12 +65,7 @@ def fused_conv(
     strides: Sequence[int] | None = None,
 ):
     """activation(Conv(X, W, B) + Z)"""
-    kernel = check_weights(x, w, kernel_shape, group)
-    rank = len(kernel)
-    steps, spread = per_axis(strides, rank, 1, "strides"), per_axis(dilations, rank, 1, "dilations")
-    padding = window_pads(auto_pad, pads, x.shape[2:], kernel, steps, spread)
-    y = convolve(pad_spatial(to_float32(x), padding), to_float32(w), steps, spread, group)
-    add_channel_bias(y, None if b is None else to_float32(b))
+    y = convolution(x, w, b, kernel_shape, strides, pads, dilations, group, auto_pad)
     if z is not None:
         y = y + to_float32(z)
     return narrow(activation_named(activation, activation_params)(y), x.dtype)

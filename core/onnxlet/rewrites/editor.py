@@ -10,9 +10,6 @@ import numpy as np
 from ..graph.ir import Graph, Node, TensorType, Type
 from ..model.tensors import Tensor
 
-SCALAR_LIMIT = 16
-"""Constants of at most this many elements are looked at for their value (exponents, factors, epsilons)."""
-
 
 class Editor:
     """A graph under rewriting. `types` may be symbolic; what is not known is `None`."""

@@ -5,8 +5,8 @@ import { $, Python, acceptFiles, bytes, element, milliseconds, providerName, say
 
 const CHUNK = 4096; // bytes that are looked at, at each end of a file
 
-const site = await (await fetch('site.json')).json();
-const model = new URL(site.model, location.href).href;
+// Not awaited here: a file that is chosen while this loads must find the page listening.
+const model = fetch('site.json').then((answer) => answer.json()).then((site) => new URL(site.model, location.href).href);
 const python = new Python('file_types', showProgress);
 
 /** What automation looks at: null while a file is being looked at, then the answer or {error}. */
@@ -19,7 +19,7 @@ async function load() {
   const providers = $('input[name=provider]:checked').value === 'webgpu' ? ['webgpu', 'cpu'] : ['cpu'];
   try {
     showProgress({ stage: 'session', done: 0, total: null });
-    const { providers: used } = await python.call('load', model, providers);
+    const { providers: used } = await python.call('load', await model, providers);
     settle(`Ready, on ${providerName(used[0])}. Drop a file.`);
     return used[0];
   } catch (error) {
@@ -30,9 +30,10 @@ async function load() {
 
 for (const choice of document.querySelectorAll('input[name=provider]')) {
   choice.addEventListener('change', async () => {
+    const seen = latest;
     loaded = loaded.catch(() => {}).then(load);
     await loaded.catch(() => {});
-    if (latest) look(latest);
+    if (seen && seen === latest) look(latest); // one that came meanwhile waited for this and is looked at already
   });
 }
 

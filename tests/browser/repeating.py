@@ -77,7 +77,7 @@ def failures(host: PyodideHost, cases: Sequence[Case], run: str) -> list[str]:
     failed = []
     for begin in range(0, len(cases), BATCH):
         batch = cases[begin : begin + BATCH]
-        answer = host.run_python(CASES, packed=packing.dumps(batch), run=run, timeout=300)
+        answer = host.run_python(CASES, packed=packing.dumps(batch), run=run, timeout=900)
         assert answer["count"] == len(batch)
         failed += answer["failed"]
     return failed
@@ -85,5 +85,5 @@ def failures(host: PyodideHost, cases: Sequence[Case], run: str) -> list[str]:
 
 def differing_calls(host: PyodideHost, calls: bytes) -> tuple[int, list[str]]:
     """How many calls `tests.core.ops.recording` wrote, and a line for each that gives something else in the page."""
-    answer = host.run_python(CALLS, packed=calls, timeout=300)
+    answer = host.run_python(CALLS, packed=calls, timeout=900)
     return answer["count"], answer["failed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ PHONE = {"width": 375, "height": 720}
 async def answer(page: Page, *files: dict[str, Any]) -> dict[str, Any]:
     await page.evaluate("window.onnxletResult = null")
     await page.set_input_files("#file", files=list(files))
-    await page.wait_for_function("window.onnxletResult", timeout=90_000)
+    await page.wait_for_function("window.onnxletResult", timeout=300_000)
     return await page.evaluate("window.onnxletResult")
 
 
@@ -46,6 +47,19 @@ def test_file_types(chromium: Chromium, isolated: bool) -> None:
         await page.wait_for_function("document.querySelector('#answer-type').textContent.includes('Python')")
 
     chromium.visit("/", use, isolated=isolated)
+
+
+def test_a_file_may_come_before_anything_is_loaded(chromium: Chromium) -> None:
+    async def slowly(route: Route) -> None:
+        await asyncio.sleep(1)
+        await route.continue_()
+
+    async def use(page: Page) -> None:
+        await page.route("**/site.json", slowly)
+        await page.reload()
+        assert (await answer(page, upload("picture.png", png())))["label"] == "png"
+
+    chromium.visit("/", use)
 
 
 def test_the_gpu_can_be_chosen(chromium: Chromium) -> None:
@@ -121,7 +135,7 @@ def test_any_model(chromium: Chromium) -> None:
         await page.fill("#inputs input", "1, 3, 64, 64")
         await page.evaluate("window.onnxletResult = null")
         await page.click("#run")
-        await page.wait_for_function("window.onnxletResult", timeout=60_000)
+        await page.wait_for_function("window.onnxletResult", timeout=300_000)
         ran = await page.evaluate("window.onnxletResult")
         assert ran["outputs"][0]["type"] == "float32 [1, 2, 64, 64]"
         assert ran["explain"]["calls"] == 1

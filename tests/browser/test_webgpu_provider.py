@@ -30,7 +30,7 @@ def run_family(host: PyodideHost, family: str, **options: object) -> list[str]:
         "provider.close()\n"
         "failures\n"
     )
-    return host.run_python(code, source=CASES, family=family, options=options, timeout=300)
+    return host.run_python(code, source=CASES, family=family, options=options, timeout=900)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -80,7 +80,7 @@ def run_model(host: PyodideHost, name: str) -> list[list[str]]:
     inputs = [key for key in data.files if key.startswith("in:")]
     code = f"given = {{{', '.join(f'{key[3:]!r}: feed{i}' for i, key in enumerate(inputs))}}}\n" + RUN_MODEL
     feeds = {f"feed{i}": data[key] for i, key in enumerate(inputs)}
-    results, rows = host.run_python(code, model=folder / "model.onnx", timeout=300, **feeds)
+    results, rows = host.run_python(code, model=folder / "model.onnx", timeout=900, **feeds)
     for key, got in results.items():
         want = data[f"out:{key}"]
         np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * max(1.0, float(np.abs(want).max())))

@@ -28,6 +28,10 @@ def ids(*values: Any) -> np.ndarray:
     return np.array(values, np.int64)
 
 
+def i32(*values: Any) -> np.ndarray:
+    return np.array(values[0] if len(values) == 1 else values, np.int32)
+
+
 ONE, ZERO = np.array(0.1, np.float32), np.array(3, U8)
 HEADS = {"num_heads": 2}
 GROUPED = {"num_heads": 4, "kv_num_heads": 2}
@@ -213,6 +217,37 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
     ("RelativePositionBias", {"max_distance": 20}, [f(8, 4), ids(3), ids(5)]),
     ("DynamicTimeWarping", {}, [f(3, 4)]),
     ("CausalConvWithState", {}, [f(1, 4, 7), f(4, 1, 3)]),
+    ("ScaledSiLU", {}, [f(2, 3)]),
+    ("BranchwiseRMSNorm", {"num_branches": 3}, [f(2, 12, dtype=F16)]),
+    ("HyperConnectionPreMix", {}, [f(2, 3, 4), f(2, 3)]),
+    ("HyperConnectionPreMix", {"num_branches": 3}, [f(2, 12), f(2, 3)]),
+    ("HyperConnectionPostMix", {"num_branches": 3}, [f(2, 12), f(2, 4), f(2, 3)]),
+    ("HyperConnectionLowRankMix", {"num_branches": 3}, [f(2, 12), f(12), f(12, 5), f(5, 12), f(12, 3)]),
+    ("EngramGate", {}, [f(1, 2, 3, 4), f(1, 2, 3, 4), f(1, 2, 4), f(3, 4), f(3, 4), f(3, 4)]),
+    ("LinearAttentionGate", {}, [f(1, 2, 3), f(3), f(3), f(1, 2, 3)]),
+    ("MoEGroupRouter", {"top_k": 2}, [f(2, 3, 8, dtype=F16), f(8)]),
+    ("RouterGateUpProj", {"router_size": 3}, [f(2, 4, dtype=F16), f(4, 7, dtype=F16)]),
+    ("GemmaRotaryEmbedding", {}, [f(1, 2, 4), *[f(1, 3, 2, 4, dtype=F16)] * 4]),
+    (
+        "RMSNormRotary",
+        {"rotary_embedding_dim": 2, "input_start": 1},
+        [f(1, 2, 3, 5, dtype=F16), f(4), ids(0), f(4, 1), f(4, 1)],
+    ),
+    (
+        "RMSNormRotary",
+        {"rotary_embedding_dim": 2, "output_fp16": 1, "flatten_batch": 1},
+        [f(1, 2, 3, 4, dtype=F16), f(4), ids(0), f(4, 1), f(4, 1)],
+    ),
+    (
+        "NGramHashMapping",
+        {"max_ngram_size": 3, "n_head_per_ngram": 1, "pad_id": 0},
+        [ids([1, 2]), ids(3, 5, 7), ids(5, 7)],
+    ),
+    (
+        "VarlenNGramHashMapping",
+        {"max_ngram_size": 3, "n_head_per_ngram": 1, "pad_id": 0},
+        [ids(1, 2), ids(3, 5, 7), ids(5, 7), i32(0, 2)],
+    ),
     (
         "LinearAttention",
         {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear"},

@@ -13,6 +13,7 @@ from . import (
     elementwise,
     matrix,
     microsoft,
+    microsoft_models,
     microsoft_others,
     ml,
     quantize,
@@ -28,8 +29,8 @@ from .registry import find_inference
 from .values import MAX_SIZE, Value, evaluate
 
 FAMILIES = (
-    control, elementwise, matrix, microsoft, microsoft_others, ml, quantize, reduce, rnn, shape, signal, training,
-    windows,
+    control, elementwise, matrix, microsoft, microsoft_models, microsoft_others, ml, quantize, reduce, rnn, shape,
+    signal, training, windows,
 )  # fmt: skip
 """The modules whose functions are registered."""
 

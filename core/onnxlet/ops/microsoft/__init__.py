@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import attention, blockwise, experts, layers, others, packing, quantized
+from . import attention, blockwise, experts, hashing, layers, others, packing, quantized, streams
 
-__all__ = ["attention", "blockwise", "experts", "layers", "others", "packing", "quantized"]
+__all__ = ["attention", "blockwise", "experts", "hashing", "layers", "others", "packing", "quantized", "streams"]

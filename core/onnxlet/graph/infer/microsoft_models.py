@@ -1,0 +1,103 @@
+"""Operators of com.microsoft that whole kinds of models are made of: streams, hashes, recurrent states."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...model.dtypes import dtype_of as dtype_of_number
+from ..ir import Dim, Node, TensorType, Type
+from .common import FLOAT, Constants, Inputs, Shape, dtype_of, product, shape_of, tensor
+from .matrix import part_of
+from .registry import infer
+
+MS = "com.microsoft"
+INT32, HALF = np.dtype(np.int32), np.dtype(np.float16)
+
+LIKE: dict[str, tuple[int, ...]] = {
+    "ScaledSiLU": (0,), "BranchwiseRMSNorm": (0,), "HyperConnectionPostMix": (0,), "EngramGate": (0, 0),
+    "LinearAttentionGate": (0, 3), "GemmaRotaryEmbedding": (1, 3),
+}  # fmt: skip
+"""Operators whose outputs have the types of some of their inputs."""
+
+
+@infer(*LIKE, domain=MS)
+def like(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    return [tensor(node, inputs, i) for i in LIKE[node.op_type]]
+
+
+@infer("HyperConnectionPreMix", domain=MS)
+def pre_mix(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x, count = tensor(node, inputs, 0), node.attributes.get("num_branches", 0)
+    if not x.shape:
+        return [TensorType(x.dtype, None)]
+    shape = (*x.shape[:-1], part_of(x.shape[-1], count)) if count else (*x.shape[:-2], x.shape[-1])
+    return [TensorType(x.dtype, shape)]
+
+
+@infer("HyperConnectionLowRankMix", domain=MS)
+def low_rank_mix(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x, count = tensor(node, inputs, 0), node.attributes["num_branches"]
+    if not x.shape:
+        return [TensorType(x.dtype, None)] * 3
+    return [
+        TensorType(x.dtype, (*x.shape[:-1], part_of(x.shape[-1], count))),
+        TensorType(x.dtype, (*x.shape[:-1], count)),
+        x,
+    ]
+
+
+@infer("MoEGroupRouter", domain=MS)
+def moe_group_router(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x, bias = tensor(node, inputs, 0), shape_of(node, inputs, 1, rank=1)
+    shape = (None if x.shape is None else product(x.shape[:-1]), bias[0] if bias else None)
+    return [TensorType(x.dtype, shape), TensorType(FLOAT, shape), TensorType(FLOAT, shape)]
+
+
+@infer("RouterGateUpProj", domain=MS)
+def router_gate_up(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x, w = tensor(node, inputs, 0), shape_of(node, inputs, 1, rank=2)
+    if x.shape is None:
+        return [x, x]
+    size, width = node.attributes["router_size"], w[1] if w else None
+    rest = (width - size) // 2 if isinstance(width, int) else None
+    return [TensorType(x.dtype, (*x.shape[:-1], size)), TensorType(x.dtype, (*x.shape[:-1], rest))]
+
+
+@infer("RMSNormRotary", domain=MS)
+def rms_norm_rotary(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    batch, length, heads, stride = shape_of(node, inputs, 0, rank=4) or (None,) * 4
+    width: Dim = node.attributes.get("input_width", 0)
+    if not width:
+        width = stride - node.attributes.get("input_start", 0) if isinstance(stride, int) else None
+    size = product((heads, width))
+    shape: Shape = (batch, length, size)
+    if node.attributes.get("flatten_batch", 0):
+        shape = (1, product((batch, length)), size)
+    dtype = HALF if node.attributes.get("output_fp16", 0) else dtype_of_number(16)
+    return [TensorType(dtype, shape), TensorType(FLOAT, (batch, length, heads, width))]
+
+
+@infer("NGramHashMapping", domain=MS)
+def n_gram_hash_mapping(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    batch, length = shape_of(node, inputs, 0, rank=2) or (None, None)
+    dtype, before = dtype_of(node, inputs, 0), node.attributes["max_ngram_size"] - 1
+    hashes = TensorType(dtype, (batch, length, before * node.attributes["n_head_per_ngram"]))
+    return [hashes, TensorType(dtype, (batch, before))]
+
+
+def sequences(node: Node, inputs: Inputs, index: int) -> Dim:
+    """How many sequences an input of cumulative lengths names."""
+    edges = shape_of(node, inputs, index, rank=1)
+    return edges[0] - 1 if edges and isinstance(edges[0], int) else None
+
+
+@infer("VarlenNGramHashMapping", domain=MS)
+def varlen_n_gram_hash_mapping(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    ids, batch = shape_of(node, inputs, 0, rank=1), sequences(node, inputs, 3)
+    dtype, before = dtype_of(node, inputs, 0), node.attributes["max_ngram_size"] - 1
+    return [
+        TensorType(dtype, (ids[0] if ids else None, before * node.attributes["n_head_per_ngram"])),
+        TensorType(dtype, (batch, before)),
+        TensorType(INT32, (batch, before)),
+        TensorType(dtype, (batch, node.attributes.get("state_update_capacity", 0), before)),
+    ]

@@ -10,6 +10,8 @@ from collections.abc import Generator, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any
 
+import numpy as np
+
 from ..errors import NodeError, OnnxletError
 from ..graph.ir import Graph, Node, TensorType, Type
 from ..limits import DEFAULT, Limits
@@ -17,6 +19,7 @@ from ..model.tensors import Tensor
 from ..providers.base import Provider
 from .numpy_steps import describe
 from .plan import Compiled, Interpreted, PlanCache, Stage, key_of, make_stage, type_of
+from .telling import MOST_VALUES, telling_inputs, told
 
 Run = Generator[Any, Any, Any]
 
@@ -75,14 +78,20 @@ class GraphExecutor:
         self.scope: dict[str, Any] = {}
         self.plans = PlanCache()
         self.latest: Stage | None = None
+        self.telling = telling_inputs(graph)
+        self.values_told: set[tuple[bytes, ...]] = set()
 
     def run(self, feeds: Mapping[str, Any], outputs: Sequence[str] | None = None) -> Run:
         """Compute `outputs` (default: the graph's) from values by name. Returns a list; yields to wait."""
         wanted = list(self.graph.outputs if outputs is None else outputs)
         values = dict(feeds)
-        stage = self.plans.lookup(tuple([(name, key_of(v)) for name, v in values.items()]))
+        fixed = self._fixed(values) if self.telling else {}
+        key = tuple([(name, key_of(v)) for name, v in values.items()])
+        if fixed:
+            key = *key, *[value.tobytes() for value in fixed.values()]
+        stage = self.plans.lookup(key)
         if stage is None:
-            stage = self.plan({name: type_of(v) for name, v in values.items()})
+            stage = self.plan({name: type_of(v) for name, v in values.items()}, fixed)
         self.latest = stage
         while True:
             for instruction in stage.instructions:
@@ -100,16 +109,34 @@ class GraphExecutor:
             stage = following
         return [values[name] if name in values else stage.constants[name].numpy() for name in wanted]
 
-    def plan(self, types: Mapping[str, Type | None]) -> Stage:
-        """The first stage for inputs of these types, from the cache or made now."""
-        key = tuple([(name, (t.dtype, t.shape) if isinstance(t, TensorType) else None) for name, t in types.items()])
+    def plan(self, types: Mapping[str, Type | None], fixed: Mapping[str, np.ndarray] | None = None) -> Stage:
+        """The first stage for inputs of these types, of which `fixed` have these values; from the cache or made now."""
+        fixed = fixed or {}
+        key: tuple[Any, ...] = tuple(
+            [(name, (t.dtype, t.shape) if isinstance(t, TensorType) else None) for name, t in types.items()]
+        )
+        key = *key, *[value.tobytes() for value in fixed.values()]
         stage = self.plans.lookup(key)
         if stage is None:
             # A fed value overrides the initializer of the same name.
             constants = {name: t for name, t in self.constants.items() if name not in types}
-            stage = self._make_stage(self.graph.nodes, types, constants)
+            constants.update((name, Tensor.of(value.copy())) for name, value in fixed.items())
+            unknown = {name: t for name, t in types.items() if name not in fixed}
+            stage = self._make_stage(self.graph.nodes, unknown, constants)
             self.plans.add(key, stage)
         return stage
+
+    def _fixed(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The fed values that this run's plan takes for constants."""
+        fixed = told(self.telling, values)
+        these = tuple([value.tobytes() for value in fixed.values()])
+        if these not in self.values_told:
+            if len(self.values_told) >= MOST_VALUES:
+                self.telling = []
+                self.values_told.clear()
+                return {}
+            self.values_told.add(these)
+        return fixed
 
     def _make_stage(
         self, nodes: Sequence[Node], types: Mapping[str, Type | None], constants: Mapping[str, Tensor]
@@ -121,7 +148,9 @@ class GraphExecutor:
     def _make_body(
         self, graph: Graph, captured: Mapping[str, Type | None], constants: Mapping[str, Tensor]
     ) -> GraphExecutor:
-        return GraphExecutor(graph, self.providers, constants, list(captured), self.limits)
+        executor = GraphExecutor(graph, self.providers, constants, list(captured), self.limits)
+        executor.telling = []  # what a body is given changes with every turn
+        return executor
 
     def body(self, *inputs: Any) -> Run:
         """Run this graph as a sub-graph: `inputs` are the body's own, captured values come from `scope`."""
@@ -139,7 +168,7 @@ class GraphExecutor:
             except OnnxletError:
                 raise
             except Exception as error:
-                raise _segment_error(instruction, given, error) from error
+                raise instruction.error(given, error) from error
         else:
             given = [self._argument(instruction, name, values, stage) for name in instruction.inputs]
             for executor in instruction.bodies:
@@ -163,15 +192,8 @@ class GraphExecutor:
 
     def close(self) -> None:
         """Free the plans and what they hold on the providers."""
-        self.latest = None
+        self.latest = self.shortcut = None
         self.plans.close()
-
-
-def _segment_error(instruction: Compiled, given: Sequence[Any], error: Exception) -> NodeError:
-    labels = instruction.labels
-    nodes = ", ".join(map(repr, labels[:3])) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
-    inputs = ", ".join(f"{n}: {describe(v)}" for n, v in zip(instruction.inputs, given, strict=True))
-    return NodeError(f"{instruction.provider.name} failed on node(s) {nodes}: {error}. Inputs: {inputs}")
 
 
 def _inference_error(instruction: Interpreted, given: Sequence[Any], expected: TensorType, value: Any) -> NodeError:

@@ -1,0 +1,70 @@
+"""Inputs that tell shapes: what a model is fed as the target of a Reshape, the axes of a sum, the bounds of a Slice.
+
+Such a value is small, lies on the host, and seldom changes from run to run. A plan that takes it for a constant knows
+every shape that follows from it, where it would otherwise have to stop there and go on when the value is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..graph.ir import STRING, Graph, Node
+
+MOST_ELEMENTS = 64
+"""Elements of a value that a plan may take for a constant."""
+
+MOST_VALUES = 8
+"""Different values of one graph's telling inputs for which plans are made: after that they are taken to change always
+(a position that grows with every run), and plans go by types alone."""
+
+REDUCTIONS = (
+    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+    "ReduceLogSum", "ReduceLogSumExp",
+)  # fmt: skip
+
+HOST_INPUTS: dict[str, tuple[int, ...]] = {
+    "Reshape": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 2, 3), "Tile": (1,), "ConstantOfShape": (0,),
+    "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,), "TopK": (1,), "Resize": (1, 2, 3), "Upsample": (1,),
+    "Range": (0, 1, 2), "OneHot": (1,), "Trilu": (1,), "CumSum": (1,), "CumProd": (1,), "CenterCropPad": (1,),
+    "Col2Im": (1, 2), "AffineGrid": (1,), "DFT": (1, 2), "STFT": (1, 3), "Dropout": (1, 2), "MaxUnpool": (2,),
+    "HannWindow": (0,), "HammingWindow": (0,), "BlackmanWindow": (0,), "MelWeightMatrix": (0, 1, 2, 3, 4),
+    **dict.fromkeys(REDUCTIONS, (1,)),
+}  # fmt: skip
+"""Inputs of ai.onnx's operators that say what is to be done, and to which shape it leads."""
+
+
+def telling_inputs(graph: Graph) -> list[str]:
+    """The inputs of a graph that reach a host input of one of its nodes, straight or through other nodes.
+
+    The way back ends where only a shape is asked for.
+    """
+    makers: dict[str, Node] = {name: node for node in graph.nodes for name in node.outputs if name}
+    waiting = [
+        node.inputs[i]
+        for node in graph.nodes
+        if not node.domain
+        for i in HOST_INPUTS.get(node.op_type, ())
+        if i < len(node.inputs) and node.inputs[i]
+    ]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        node = makers.get(name)
+        if node is not None and node.op_type not in ("Shape", "Size") and next(node.subgraphs(), None) is None:
+            waiting += [other for other in node.inputs if other]
+    return [name for name in graph.inputs if name in found]
+
+
+def told(names: list[str], values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Those of the values `names` that a plan may take for constants."""
+    return {
+        name: value
+        for name in names
+        if isinstance(value := values.get(name), np.ndarray) and value.size <= MOST_ELEMENTS and value.dtype != STRING
+    }

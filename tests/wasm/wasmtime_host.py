@@ -27,6 +27,7 @@ def _module(name: str) -> tuple[wasmtime.Engine, wasmtime.Module]:
 class WasmtimeHost:
     """An `onnxlet_wasm.engine.Host` whose kernels are WebAssembly, without threads."""
 
+    bind = None
     exports = None
     may_sleep = False
 

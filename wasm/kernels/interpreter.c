@@ -216,3 +216,33 @@ EXPORT void run_shared(const word *tape, uintptr_t words, char *scratch, Control
         await_chunks(c, chunks);
     }
 }
+
+#if !defined(__wasm__)
+// A run as one call: arrays in, the tape, arrays out. An array is given by where Python keeps it, and has its elements'
+// address `header` bytes on.
+typedef struct {
+    word tape, words, scratch, control;
+    word flags, flag_count;  // int64 words that kernels set where an index is out of bounds
+    word header, inputs, count;
+    struct {
+        word address, bytes, array;
+    } slots[];  // `count`: the inputs, then the outputs
+} Call;
+
+// Returns whether a flag is set.
+EXPORT int run_call(const Call *call) {
+    for (word i = 0; i < call->inputs; i++)
+        memcpy(PTR(void, call->slots[i].address), *PTR(void *, call->slots[i].array + call->header),
+               (size_t)call->slots[i].bytes);
+    if (call->control)
+        run_shared(PTR(word, call->tape), (uintptr_t)call->words, PTR(char, call->scratch), PTR(Control, call->control));
+    else
+        run(PTR(word, call->tape), (uintptr_t)call->words, PTR(char, call->scratch));
+    for (word i = call->inputs; i < call->count; i++)
+        memcpy(*PTR(void *, call->slots[i].array + call->header), PTR(void, call->slots[i].address),
+               (size_t)call->slots[i].bytes);
+    int64_t raised = 0;
+    for (word i = 0; i < call->flag_count; i++) raised |= PTR(int64_t, call->flags)[i];
+    return raised != 0;
+}
+#endif

@@ -7,7 +7,8 @@ of memory: they differ in one byte of the import, which is set when the module i
 from __future__ import annotations
 
 import weakref
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from onnxlet.errors import LimitError, ProviderError
 
 from . import delta
+from .engine import Bind, array_header
 from .heap import Heap
 
 RELAXED, PLAIN = "kernels.wasm", "kernels-plain.wasm"
@@ -174,6 +176,18 @@ def _guarded(function: Any, *arguments: Any) -> Any:
         raise ProviderError(f"the kernels could not be loaded: {error}") from error
 
 
+def _bind(
+    js: Any, tape: int, words: int, scratch: int, control: int, flags: int, flag_count: int,
+    slots: Sequence[tuple[int, int]], inputs: int,
+) -> Callable[..., int]:  # fmt: skip
+    """See `onnxlet_wasm.engine.Bind`."""
+    from pyodide.ffi import to_js  # type: ignore[import-not-found]
+
+    places = to_js([number for slot in slots for number in slot])
+    call = js.bind(tape, words, scratch, control, flags, 2 * flag_count, array_header(), places, inputs)
+    return lambda *arrays: call(*map(id, arrays))
+
+
 def _nothing() -> None:
     """Stops the threads of a host that has none."""
 
@@ -201,6 +215,7 @@ class BrowserHost:
             copy_in, copy_out = js.copyIn, js.copyOut
             self.write = lambda address, data: copy_in(address, data.__array_interface__["data"][0], data.nbytes)
             self.read_into = lambda address, out: copy_out(address, out.__array_interface__["data"][0], out.nbytes)
+        self.bind: Bind | None = partial(_bind, js) if js.seesHeap and array_header() else None
         self.zero = js.zero
         self._stop_threads: Any = _nothing
 

@@ -10,9 +10,11 @@ a memory of its own in a browser (`browser.py`).
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -29,12 +31,39 @@ WORTH_SHARING = 16
 """Grains of an operation for which threads are started: some 64 µs, about what it takes to wake one."""
 
 
+@cache
+def array_header() -> int:
+    """Bytes from where Python keeps an array (its `id`) to the address of its elements; 0 where that can't be told.
+
+    In CPython an array begins with what all objects begin with, and the address follows.
+    """
+    if sys.implementation.name != "cpython":
+        return 0
+    header, array = object.__basicsize__, np.zeros(1)
+    found = ctypes.c_void_p.from_address(id(array) + header).value
+    return header if found == array.ctypes.data else 0
+
+
 def f32(value: float) -> int:
     """The word that holds a float32: its bits."""
     try:
         return struct.unpack("<I", struct.pack("<f", value))[0]
     except OverflowError:  # a finite float64 beyond float32
         return f32(float("inf") if value > 0 else float("-inf"))
+
+
+class Bind(Protocol):
+    """Makes a function that copies arrays to where a tape expects them, walks the tape, and copies its results into
+    arrays; it says whether a kernel raised a flag.
+
+    `control` is 0, or what threads share; `flags` are `flag_count` words of 64 bits. `slots` are addresses and sizes in
+    bytes of `inputs` inputs, then of the outputs. The function takes as many arrays, contiguous and of these sizes.
+    """
+
+    def __call__(
+        self, tape: int, words: int, scratch: int, control: int, flags: int, flag_count: int,
+        slots: Sequence[tuple[int, int]], inputs: int, /,
+    ) -> Callable[..., int]: ...  # fmt: skip
 
 
 class Host(Protocol):
@@ -45,6 +74,8 @@ class Host(Protocol):
     """Of every kernel, in order: "name: argument, argument, ..."."""
     exports: Any
     """What the kernels export: called by name with integers."""
+    bind: Bind | None
+    """Makes a run that is one call, see `Bind`. `None` where there is none: what it does is then done in steps."""
     may_sleep: bool
     """Whether the thread that calls `run_shared` may sleep; a page's main thread must not."""
 

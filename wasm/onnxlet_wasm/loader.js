@@ -109,21 +109,51 @@
       return new TextDecoder().decode(all.slice(address, end));
     };
     let stop = () => {};
+    const runShared = (tape, words, scratch, control) => {
+      try {
+        exports.run_shared(tape, words, scratch, control);
+      } catch (error) {
+        exports.control_break(control, 0);
+        throw error;
+      }
+    };
+    let numbers = new Uint32Array(memory.buffer);
+    let heapNumbers = new Uint32Array(0);
+    // A run as one call: arrays in, the tape, arrays out. An array is given by where Python keeps it, and has its
+    // elements' address `header` bytes on. `list` has addresses here and sizes, in turns, of `inputs` inputs, then of
+    // outputs. Says whether a kernel raised one of the flags, which are `flagWords` words of 32 bits at `flags`.
+    const bind = (tape, words, scratch, control, flags, flagWords, header, list, inputs) => {
+      const count = list.length / 2;
+      return (...arrays) => {
+        const heap = python.HEAPU8;
+        const own = bytes();
+        if (heapNumbers.buffer !== heap.buffer) heapNumbers = new Uint32Array(heap.buffer);
+        for (let i = 0; i < inputs; i++) {
+          const at = heapNumbers[(arrays[i] + header) >>> 2];
+          own.set(heap.subarray(at, at + list[2 * i + 1]), list[2 * i]);
+        }
+        if (control) runShared(tape, words, scratch, control);
+        else exports.run(tape, words, scratch);
+        for (let i = inputs; i < count; i++) {
+          const from = list[2 * i];
+          heap.set(own.subarray(from, from + list[2 * i + 1]), heapNumbers[(arrays[i] + header) >>> 2]);
+        }
+        if (!flagWords) return 0;
+        if (numbers.buffer !== memory.buffer) numbers = new Uint32Array(memory.buffer);
+        let raised = 0;
+        for (let i = flags >>> 2, end = i + flagWords; i < end; i++) raised |= numbers[i];
+        return raised;
+      };
+    };
     return {
       memory,
+      bind,
       exports,
       heap: exports.__heap_base.value,
       descriptions: Array.from({ length: exports.kernel_count() }, (_, i) => text(exports.kernel_description(i))),
       run: exports.run,
       run_piece: exports.run_piece,
-      run_shared: (tape, words, scratch, control) => {
-        try {
-          exports.run_shared(tape, words, scratch, control);
-        } catch (error) {
-          exports.control_break(control, 0);
-          throw error;
-        }
-      },
+      run_shared: runShared,
       maySleep: maySleep(),
       // Thread `number` has the stack that ends at stacks + number * bytes.
       startThreads: (source, control, count, stacks, bytes) => {

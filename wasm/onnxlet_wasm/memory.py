@@ -25,7 +25,7 @@ class Memory:
         self.arena = 0
         self.arena_size = 0
         self.generation = 0
-        """Counts the moves of arena and scratch: a program whose tape was written before writes it anew."""
+        """Counts the moves of arena and scratch, and the closing: a program made before must look again."""
         self.scratch = 0
         self.scratch_size = 0
         """Bytes of one thread's scratch memory."""
@@ -90,6 +90,7 @@ class Memory:
         with self.lock:
             if not self.closed:
                 self.closed = True
+                self.generation += 1
                 self.engine.close()
 
     # Weights

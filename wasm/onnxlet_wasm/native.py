@@ -7,13 +7,16 @@ import platform
 import sys
 import threading
 import weakref
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxlet.errors import LimitError, ProviderError
+
+from .engine import Bind, array_header
 
 LIB = Path(__file__).resolve().parent / "lib"
 SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
@@ -62,6 +65,7 @@ def _load(path: Path) -> ctypes.CDLL:
     library.kernel_description.restype = ctypes.c_char_p
     library.run_shared.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
     library.run_shared.restype = None
+    library.run_call.argtypes = [ctypes.c_void_p]
     library.control_size.restype = ctypes.c_size_t
     library.control_init.argtypes = library.help.argtypes = [ctypes.c_void_p, ctypes.c_int]
     library.control_scratch.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
@@ -77,6 +81,25 @@ def _address_of(array: np.ndarray) -> int:
     if array.flags.writeable and array.dtype.kind in "fiub":
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))  # a fraction of the time of what works for all
     return array.ctypes.data
+
+
+def _bind(
+    library: ctypes.CDLL, header: int, tape: int, words: int, scratch: int, control: int, flags: int, flag_count: int,
+    slots: Sequence[tuple[int, int]], inputs: int,
+) -> Callable[..., int]:  # fmt: skip
+    """See `onnxlet_wasm.engine.Bind`."""
+    head = [tape, words, scratch, control, flags, flag_count, header, inputs, len(slots)]
+    numbers = head + [number for address, nbytes in slots for number in (address, nbytes, 0)]
+    block = (ctypes.c_int64 * len(numbers))(*numbers)
+    at = range(len(head) + 2, len(numbers), 3)
+    address, run_call = ctypes.addressof(block), library.run_call
+
+    def call(*arrays: np.ndarray) -> int:
+        for i, array in zip(at, arrays, strict=True):
+            block[i] = id(array)
+        return run_call(address)
+
+    return call
 
 
 def _help(library: ctypes.CDLL, control: int, number: int, _block: np.ndarray) -> None:
@@ -109,6 +132,8 @@ class NativeHost:
         self.run = library.run
         self.run_piece = library.run_piece
         self.run_shared = library.run_shared
+        header = array_header()
+        self.bind: Bind | None = partial(_bind, library, header) if header else None
         self._stop_threads = _nothing
         self._blocks: dict[int, np.ndarray] = {}
         self._total = 0

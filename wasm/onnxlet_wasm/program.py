@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 
 import numpy as np
+from numpy import empty
 
 from onnxlet.errors import NodeError, SessionClosedError
 from onnxlet.graph.ir import TensorType
@@ -71,6 +72,7 @@ class Program:
         self._starts: list[int] = []
         self._generation = -1
         self._shared = False
+        self._call: Callable[..., int] | None = None
         self._closed = False
         compiler = Compiler(memory, segment)
         self._owned = compiler.owned
@@ -95,6 +97,9 @@ class Program:
             self.kernels = [o.kernel for o in compiler.operations]
             self._buffers = [b for b in compiler.buffers if b.last >= b.first]
             self.arena_bytes = assign_offsets(self._buffers) if share_memory else separate_offsets(self._buffers)
+            self._bindable = memory.engine.host.bind is not None and not any(
+                slot.resident or slot.outside is not None for slot in (*self._inputs, *self._outputs)
+            )
             memory.release_staging()
             self._place()
         except BaseException:
@@ -114,6 +119,14 @@ class Program:
         else:
             self._tape_words = len(tape)
             self._tape_address = self._keep(tape)
+        bind = memory.engine.host.bind
+        if self._bindable and bind is not None:
+            slots = [(_address(s.place), size_of(s.shape) * s.dtype.itemsize) for s in (*self._inputs, *self._outputs)]
+            control = memory.engine.control if self._shared else 0
+            self._call = bind(
+                self._tape_address, self._tape_words, memory.scratch, control, self._flags.address, len(self._flagged),
+                slots, len(self._inputs),
+            )  # fmt: skip
         self._generation = memory.generation
 
     def _keep(self, array: np.ndarray) -> int:
@@ -138,12 +151,34 @@ class Program:
 
         Raises `NodeError` where a kernel met an index out of bounds.
         """
+        if self._bindable:
+            arrays = [value for value in values if isinstance(value, np.ndarray) and value.flags.c_contiguous]
+            if len(arrays) == len(values):
+                return [*self._direct(arrays)]
         with self._memory.lock:
             self._begin(values)
             self._walk(self._tape_address, self._tape_words)
             if self._flagged:
                 self._check_flags()
             return [self._result(slot) for slot in self._outputs]
+
+    @property
+    def direct(self) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]] | None:
+        """As `run`, for contiguous arrays of the right types, where none of the values stays in memory."""
+        return self._direct if self._bindable else None
+
+    def _direct(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        memory = self._memory
+        with memory.lock:
+            call = self._call
+            if call is None or self._generation != memory.generation:
+                self._make_ready()
+                call = self._call
+                assert call is not None
+            results = [empty(slot.shape, slot.dtype) for slot in self._outputs]
+            if call(*values, *results):
+                self._check_flags()
+        return results
 
     def profile(self, values: Sequence[np.ndarray | ResidentValue]) -> list[tuple[str, str, float]]:
         """Run operation by operation. Returns, for each, the node's label, the kernel's name, and seconds."""
@@ -164,13 +199,17 @@ class Program:
         else:
             memory.engine.run(tape, words, memory.scratch)
 
-    def _begin(self, values: Sequence[np.ndarray | ResidentValue]) -> None:
-        """Copy the inputs to where the tape expects them."""
+    def _make_ready(self) -> None:
         memory = self._memory
         if self._closed or memory.closed:
             raise SessionClosedError("This session was closed.")
         if self._generation != memory.generation:
             self._place()
+
+    def _begin(self, values: Sequence[np.ndarray | ResidentValue]) -> None:
+        """Copy the inputs to where the tape expects them."""
+        memory = self._memory
+        self._make_ready()
         for slot, value in zip(self._inputs, values, strict=True):
             if isinstance(value, ResidentValue):
                 self._bring(value, slot)
@@ -207,6 +246,7 @@ class Program:
         with self._memory.lock:
             if not self._closed:
                 self._closed = True
+                self._call = None
                 for address in self._owned:
                     self._memory.free(address)
                 self._owned = []

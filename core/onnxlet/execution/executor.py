@@ -19,6 +19,7 @@ from ..model.tensors import Tensor
 from ..providers.base import Provider
 from .numpy_steps import describe
 from .plan import Compiled, Interpreted, PlanCache, Stage, key_of, make_stage, type_of
+from .shortcut import Shortcut
 from .telling import MOST_VALUES, telling_inputs, told
 
 Run = Generator[Any, Any, Any]
@@ -78,6 +79,8 @@ class GraphExecutor:
         self.scope: dict[str, Any] = {}
         self.plans = PlanCache()
         self.latest: Stage | None = None
+        self.shortcut: Shortcut | None = None
+        """How to run the latest plan, when it was the latest one before too."""
         self.telling = telling_inputs(graph)
         self.values_told: set[tuple[bytes, ...]] = set()
 
@@ -92,6 +95,10 @@ class GraphExecutor:
         stage = self.plans.lookup(key)
         if stage is None:
             stage = self.plan({name: type_of(v) for name, v in values.items()}, fixed)
+        if stage is not self.latest:
+            self.shortcut = None
+        elif self.shortcut is None:
+            self.shortcut = Shortcut.of(stage, values, fixed, wanted)
         self.latest = stage
         while True:
             for instruction in stage.instructions:

@@ -22,7 +22,7 @@ from ..limits import Limits
 from ..model.tensors import Tensor
 from ..providers.base import Executable, Provider, Segment, Step
 from .folding import fold_into, foldable, shape_result, too_large
-from .numpy_steps import Body, Call
+from .numpy_steps import Body, Call, describe
 from .placement import Placement, demote_islands, dependencies_of, order, place
 
 if TYPE_CHECKING:
@@ -70,6 +70,13 @@ class Compiled:
     outputs: list[str]
     labels: list[str]
     dead: list[str] = field(default_factory=list)
+
+    def error(self, given: Sequence[Any], error: Exception) -> NodeError:
+        """What to raise for an error of the executable, which was given these values."""
+        labels = self.labels
+        nodes = ", ".join(map(repr, labels[:3])) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+        inputs = ", ".join(f"{n}: {describe(v)}" for n, v in zip(self.inputs, given, strict=True))
+        return NodeError(f"{self.provider.name} failed on node(s) {nodes}: {error}. Inputs: {inputs}")
 
 
 @dataclass(slots=True, eq=False)

@@ -249,6 +249,33 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
         [ids(1, 2), ids(3, 5, 7), ids(5, 7), i32(0, 2)],
     ),
     (
+        "AttnLSTM",
+        {"hidden_size": 6},
+        [
+            *[f(5, 2, 4), f(1, 24, 7), f(1, 24, 6)],
+            *[None] * 5,
+            *[f(1, 6, 5), f(1, 3, 5), f(1, 5), f(2, 8, 3)],
+        ],
+    ),
+    ("GatedDeltaNet", {"update_rule": "linear"}, [f(5, 2, 4), f(5, 2, 4), f(5, 4, 3), i32(0, 2, 5)]),
+    (
+        "GatedDeltaNet",
+        {"update_rule": "linear"},
+        [f(2, 3, 28, dtype=F16), None, None, None, None, None, f(2, 4, 3, 4)],
+    ),
+    (
+        "GatedDeltaNetStateReplay",
+        {},
+        [f(8), f(20), f(9), ids(0, 0, 0, 1, 5, 1, 2, 4, 1, 1, 1)],
+    ),
+    ("ConvStateReplay", {}, [f(6), f(8), f(9), ids(0, 0, 0, 1, 2, 3, 4, 1)]),
+    ("VarlenCausalConvWithState", {}, [f(5, 3), f(3, 1, 4), i32(0, 2, 5), None, f(2, 3, 3)]),
+    (
+        "Mamba2Verify",
+        {"heads": 2, "n_groups": 1, "head_dim": 3, "d_state": 4},
+        [f(2, 22), f(3, 14, 3), f(3, 2, 4, 3), f(14, 4), f(14), f(2), f(2), f(2), f(6), i32(0).reshape(1)],
+    ),
+    (
         "LinearAttention",
         {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear"},
         [f(1, 5, 16), f(1, 5, 8), f(1, 5, 6)],
@@ -256,7 +283,7 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
 ]
 
 SEVERAL = {"GroupQueryAttention": 3, "MultiHeadAttention": 4}
-UNKNOWN_SHAPE = {"GroupQueryAttention", "DynamicTimeWarping", "RemovePadding", "Unique"}
+UNKNOWN_SHAPE = {"GatedDeltaNet", "GroupQueryAttention", "DynamicTimeWarping", "RemovePadding", "Unique"}
 
 
 def array_type(value: np.ndarray) -> TensorType:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...model.dtypes import dtype_of as dtype_of_number
 from ..ir import Dim, Node, TensorType, Type
-from .common import FLOAT, Constants, Inputs, Shape, dtype_of, product, shape_of, tensor
+from .common import FLOAT, Constants, Inputs, Shape, dtype_of, present, product, shape_of, tensor
 from .matrix import part_of
 from .registry import infer
 
@@ -15,7 +15,8 @@ INT32, HALF = np.dtype(np.int32), np.dtype(np.float16)
 
 LIKE: dict[str, tuple[int, ...]] = {
     "ScaledSiLU": (0,), "BranchwiseRMSNorm": (0,), "HyperConnectionPostMix": (0,), "EngramGate": (0, 0),
-    "LinearAttentionGate": (0, 3), "GemmaRotaryEmbedding": (1, 3),
+    "LinearAttentionGate": (0, 3), "GemmaRotaryEmbedding": (1, 3), "ConvStateReplay": (2,),
+    "GatedDeltaNetStateReplay": (2,),
 }  # fmt: skip
 """Operators whose outputs have the types of some of their inputs."""
 
@@ -101,3 +102,38 @@ def varlen_n_gram_hash_mapping(node: Node, inputs: Inputs, constants: Constants)
         TensorType(INT32, (batch, before)),
         TensorType(dtype, (batch, node.attributes.get("state_update_capacity", 0), before)),
     ]
+
+
+@infer("GatedDeltaNet", domain=MS)
+def gated_delta_net(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    q, v, state = tensor(node, inputs, 0), shape_of(node, inputs, 2), shape_of(node, inputs, 6, rank=4)
+    batch = state[0] if state else sequences(node, inputs, 3)
+    lead = None if q.shape is None else q.shape[:-2] if present(node, 1) else q.shape[:-1]
+    heads, value_size = v[-2:] if v else state[1:3] if state else (None, None)
+    size = q.shape[-1] if q.shape and present(node, 1) else state[3] if state else None
+    if batch is None and lead is not None and len(lead) == 2:
+        batch = lead[0]
+    return [
+        TensorType(q.dtype, None if lead is None else (*lead, heads, value_size)),
+        TensorType(FLOAT, (batch, heads, value_size, size)),
+        TensorType(FLOAT, (batch, None)),
+    ]
+
+
+@infer("VarlenCausalConvWithState", domain=MS)
+def varlen_causal_conv(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x, state = tensor(node, inputs, 0), tensor(node, inputs, 4)
+    batch, channels = state.shape[:2] if state.shape and len(state.shape) == 3 else (None, None)
+    captured = (batch, node.attributes.get("state_update_capacity", 0), channels)
+    return [x, state, TensorType(x.dtype, captured)]
+
+
+@infer("Mamba2Verify", domain=MS)
+def mamba2_verify(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    rows = (shape_of(node, inputs, 0, rank=2) or (None,))[0]
+    dtype, given = dtype_of(node, inputs, 0), node.attributes
+    inner = given["heads"] * given.get("head_dim", 64)
+    channels = inner + 2 * given["n_groups"] * given.get("d_state", 128)
+    y = TensorType(dtype, (rows, inner))
+    mixed, read = TensorType(dtype, (rows, channels)), TensorType(FLOAT, (rows, inner))
+    return [y, tensor(node, inputs, 1), tensor(node, inputs, 2), mixed, read]

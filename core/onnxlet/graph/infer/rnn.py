@@ -8,14 +8,14 @@ from .registry import infer
 
 
 @infer("LSTM", "GRU", "RNN")
-@infer("DynamicQuantizeLSTM", domain="com.microsoft")
+@infer("AttnLSTM", "DynamicQuantizeLSTM", domain="com.microsoft")
 def rnn(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     """Y and the last states, with the sequence first, or the batch where layout is 1."""
     dtype = dtype_of(node, inputs, 0)
     x, r = shape_of(node, inputs, 0, rank=3), shape_of(node, inputs, 2, rank=3)
     directions = 2 if node.attributes.get("direction", "forward") == "bidirectional" else 1
     hidden: Dim = node.attributes.get("hidden_size")
-    if hidden is None and r is not None and not node.domain:
+    if hidden is None and r is not None and node.op_type != "DynamicQuantizeLSTM":  # its weights are transposed
         hidden = r[2]
     batch_first = node.attributes.get("layout", 0)
     length, batch = (None, None) if x is None else (x[1], x[0]) if batch_first else (x[0], x[1])

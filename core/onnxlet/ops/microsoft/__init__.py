@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from . import attention, blockwise, experts, hashing, layers, others, packing, quantized, streams
+from . import attention, blockwise, experts, hashing, layers, others, packing, quantized, recurrent, streams
 
-__all__ = ["attention", "blockwise", "experts", "hashing", "layers", "others", "packing", "quantized", "streams"]
+__all__ = [
+    "attention", "blockwise", "experts", "hashing", "layers", "others", "packing", "quantized", "recurrent", "streams",
+]  # fmt: skip

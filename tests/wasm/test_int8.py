@@ -10,7 +10,9 @@ from onnxlet_wasm.engine import f32
 
 from .workbench import Workbench
 
-TYPES = {"uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6}
+TYPES = {"uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "float32": 1}
+PAIRS, SEVEN_BITS, EIGHT_BITS = range(3)
+"""The formats of panels, of which a machine has the first ones."""
 SIZES = [
     (1, 1, 1),
     (1, 8, 2),
@@ -30,51 +32,57 @@ def integers(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
     return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
-def pack(bench: Workbench, b: np.ndarray, zero: np.ndarray | None, transposed: bool) -> tuple[int, int]:
-    """The addresses of packed B and its offsets."""
+def pack(bench: Workbench, b: np.ndarray, zero: np.ndarray | None, transposed: bool, best: int) -> tuple[int, int]:
+    """The addresses of packed B and of what belongs to its columns."""
     k, n = b.shape
-    width = pieces.panels(n) * 8
-    panels, offsets = bench.out((width * (k + k % 2),), np.int8), bench.out((width,), np.int32)
+    count = pieces.panels(n)
+    panels, columns = bench.out((count * 8 * (k + 3 & -4),), np.int8), bench.out((count * 32,), np.int32)
     bench.call(
         "pack_b_int8",
-        units=pieces.panels(n),
+        units=count,
         b=bench.put(b.T if transposed else b),
         type=TYPES[b.dtype.name],
-        step_k=1 if transposed else n,
+        inner=max(k, 1),
+        step_outer=0,
+        step_inner=1 if transposed else n,
         step_n=k if transposed else 1,
         zero=0 if zero is None else bench.put(zero),
         zeros=0 if zero is None else zero.size,
         panels=panels,
-        offsets=offsets,
+        columns=columns,
         k=k,
         n=n,
+        best=best,
     )
-    return bench.put(bench.get(panels)), bench.put(bench.get(offsets))
+    return bench.put(bench.get(panels)), bench.put(bench.get(columns))
 
 
-def gemm(bench: Workbench, a, b, a_zero=None, b_zero=None, transposed=False, **scales) -> np.ndarray:
+def gemm(
+    bench: Workbench, a, b, a_zero=None, b_zero=None, transposed=False, best=EIGHT_BITS, dtype=np.int32, **epilogue
+) -> np.ndarray:
     (m, k), n = a.shape, b.shape[1]
-    panels, offsets = pack(bench, b, b_zero, transposed)
-    c = bench.out((m, n), np.float32 if scales else np.int32)
-    fields = {"a_scale": 0, "b_scale": 0, "b_scales": 0, "bias": 0, "activation": 0, **scales}
+    panels, columns = pack(bench, b, b_zero, transposed, best)
+    c = bench.out((m, n), dtype)
+    fields = {"a_scale": 0, "b_scale": 0, "b_scales": 0, "bias": 0, "addend": 0, "c_zero": 0, "activation": 0}
     bench.call(
         "gemm_int8",
         units=pieces.gemm(m, n),
-        scratch=24 * (2 * (k + k % 2) + 4),
+        scratch=pieces.int8_scratch(k),
         a=bench.put(a),
         type=TYPES[a.dtype.name],
         lda=k,
         a_zero=0 if a_zero is None else bench.put(a_zero),
         b=panels,
-        offsets=offsets,
+        columns=columns,
         c=c,
         ldc=n,
         m=m,
         n=n,
         k=k,
+        c_type=TYPES[np.dtype(dtype).name],
         low=f32(0),
         high=f32(np.inf),
-        **fields,
+        **{**fields, **epilogue},
     )
     return bench.get(c)
 
@@ -94,8 +102,27 @@ def test_products_are_exact(bench: Workbench, m: int, n: int, k: int, a_type: st
     a, b = integers(rng, a_type, m, k), integers(rng, b_type, k, n)
     a_zero = None if zeros == "none" else integers(rng, a_type, 1)
     b_zero = {"none": None, "one": integers(rng, b_type, 1), "per column": integers(rng, b_type, n)}[zeros]
-    for transposed in (False, True):
-        np.testing.assert_array_equal(gemm(bench, a, b, a_zero, b_zero, transposed), exact(a, b, a_zero, b_zero))
+    for best in (PAIRS, EIGHT_BITS):
+        for transposed in (False, True):
+            result = gemm(bench, a, b, a_zero, b_zero, transposed, best)
+            np.testing.assert_array_equal(result, exact(a, b, a_zero, b_zero))
+
+
+@pytest.mark.parametrize("a_type", ["uint8", "int8"])
+@pytest.mark.parametrize("b_type", ["uint8", "int8"])
+def test_products_of_numbers_of_seven_bits(bench: Workbench, a_type: str, b_type: str) -> None:
+    rng = np.random.default_rng(7)
+    limits = np.iinfo(b_type)
+    for m, n, k in SIZES:
+        # Each column spans 127 from another place on; every third panel has one that spans more.
+        start = rng.integers(limits.min, limits.max - 127, n)
+        b = (start + rng.integers(0, 128, (k, n))).astype(b_type)
+        b[0], b[-1] = start, start + 127
+        b[-1, ::24] = limits.max
+        a, a_zero, b_zero = integers(rng, a_type, m, k), integers(rng, a_type, 1), integers(rng, b_type, n)
+        for best in (SEVEN_BITS, EIGHT_BITS):
+            result = gemm(bench, a, b, a_zero, b_zero, best=best)
+            np.testing.assert_array_equal(result, exact(a, b, a_zero, b_zero))
 
 
 @pytest.mark.parametrize(("a_type", "b_type"), [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
@@ -105,7 +132,9 @@ def test_extremes_do_not_saturate(bench: Workbench, a_type: str, b_type: str) ->
             for zero in (np.iinfo(a_type).min, np.iinfo(a_type).max):
                 a, b = np.full((5, 600), a_value, a_type), np.full((600, 9), b_value, b_type)
                 a_zero, b_zero = np.array([zero], a_type), np.array([np.iinfo(b_type).max], b_type)
-                np.testing.assert_array_equal(gemm(bench, a, b, a_zero, b_zero), exact(a, b, a_zero, b_zero))
+                for best in (PAIRS, SEVEN_BITS, EIGHT_BITS):
+                    result = gemm(bench, a, b, a_zero, b_zero, best=best)
+                    np.testing.assert_array_equal(result, exact(a, b, a_zero, b_zero))
 
 
 @pytest.mark.parametrize("per_column", [False, True])
@@ -121,6 +150,7 @@ def test_scaled_results(bench: Workbench, m: int, n: int, k: int, activation: in
         a,
         b,
         a_zero,
+        dtype=np.float32,
         a_scale=bench.put(a_scale),
         b_scale=bench.put(b_scale),
         b_scales=b_scale.size,
@@ -130,6 +160,38 @@ def test_scaled_results(bench: Workbench, m: int, n: int, k: int, activation: in
     wanted = exact(a, b, a_zero).astype(np.float32) * (a_scale * b_scale) + bias
     wanted = np.maximum(wanted, 0) if activation else wanted
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("per_column", [False, True])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_results_in_bytes(bench: Workbench, m: int, n: int, k: int, dtype: str, per_column: bool) -> None:
+    rng = np.random.default_rng(2)
+    a, b, zero = integers(rng, "uint8", m, k), integers(rng, "int8", k, n), integers(rng, dtype, 1)
+    addend = rng.integers(-5000, 5000, n).astype(np.int32)
+    scale = (rng.uniform(0.5, 1.5, n if per_column else 1) / (40 * np.sqrt(k))).astype(np.float32)
+    result = gemm(
+        bench,
+        a,
+        b,
+        np.array([100], np.uint8),
+        dtype=dtype,
+        b_scale=bench.put(scale),
+        b_scales=scale.size,
+        addend=bench.put(addend),
+        c_zero=bench.put(zero),
+    )
+    total = exact(a, b, np.array([100])) + addend
+    limits = np.iinfo(dtype)
+    wanted = np.clip(np.rint(total.astype(np.float32) * scale) + zero.astype(np.float64), limits.min, limits.max)
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_halves_go_to_even_numbers(bench: Workbench) -> None:
+    a, b = np.arange(10, dtype=np.uint8)[:, None], np.ones((1, 1), np.int8)
+    scale, addend = bench.put(np.array([0.5], np.float32)), bench.put(np.array([-5], np.int32))
+    result = gemm(bench, a, b, dtype=np.int8, b_scale=scale, b_scales=1, addend=addend)
+    np.testing.assert_array_equal(result[:, 0], [-2, -2, -2, -1, 0, 0, 0, 1, 2, 2])
 
 
 def quantized(x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:

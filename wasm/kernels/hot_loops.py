@@ -321,6 +321,50 @@ def depthwise(arithmetic: Arithmetic, size: int, stride: int, width: int) -> str
     return f.assembly()
 
 
+def integer_tile(rows: int, seven_bits: bool) -> str:
+    """rows x 8 sums of products of integers: (a, b, words, sums), see `int8.h`. A lies in quartets of rows, a 32-bit word
+    of each side by side; B has 8 such words for each of A, in 16 bits or in bytes of which 7 bits are used.
+
+    One step at a time: unrolled, V8's code is slower.
+    """
+    f = Function(f"dot_{'seven' if seven_bits else 'pairs'}_{rows}", ["i32"] * 4)
+    a, b, words, sums = range(4)
+    total, columns = f.local_list("v128", 2 * rows), f.local_list("v128", 2)
+    x, ones = f.local("v128"), f.local("v128")
+    f.emit("i32.const 1", "i16x8.splat")
+    f.set(ones)
+    for t in total:
+        f.emit("v128.const 0, 0, 0, 0")
+        f.set(t)
+    f.get(words)  # from here on where B ends
+    f.emit("i32.const 5", "i32.shl")
+    f.get(b)
+    f.emit("i32.add")
+    f.set(words)
+    f.emit("loop")
+    for j in range(2):
+        f.load(b, 16 * j, columns[j])
+    for i in range(rows):
+        f.broadcast(a, 4 * i, x)
+        for j in range(2):
+            f.get(total[2 * i + j], x, columns[j])
+            if seven_bits:
+                f.emit("i16x8.relaxed_dot_i8x16_i7x16_s")
+                f.get(ones)
+            f.emit("i32x4.dot_i16x8_s", "i32x4.add")
+            f.set(total[2 * i + j])
+    f.add_constant(a, 16)
+    f.get(b)
+    f.emit("i32.const 32", "i32.add")
+    f.tee(b)
+    f.get(words)
+    f.emit("i32.lt_u", "br_if 0", "end_loop")
+    for i, t in enumerate(total):
+        f.get(sums, t)
+        f.emit(f"v128.store {16 * i}:p2align=2")
+    return f.assembly()
+
+
 def assembly(relaxed: bool) -> str:
     """All hot loops, for the module with or without relaxed SIMD."""
     arithmetic = Arithmetic(relaxed)
@@ -331,6 +375,9 @@ def assembly(relaxed: bool) -> str:
     functions.append(vector_panels(arithmetic, 4))
     functions += [depthwise(arithmetic, *shape) for shape in ((3, 1, 4), (3, 1, 2), (3, 1, 1), (3, 2, 4), (3, 2, 2))]
     functions += [depthwise(arithmetic, *shape) for shape in ((3, 2, 1), (5, 1, 4), (5, 1, 1), (5, 2, 4), (5, 2, 1))]
+    functions += [
+        integer_tile(rows, seven) for seven in ((False, True) if relaxed else (False,)) for rows in (1, 2, 3, 4)
+    ]
     return "\t.text\n" + "\n".join(functions)
 
 

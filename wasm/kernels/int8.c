@@ -1,191 +1,311 @@
-// Products of 8-bit integers, exact in int32. NumPy twins: onnxlet/ops, MatMulInteger, and what follows it in models
-// that are quantised dynamically: Cast, Mul by the scales, Add of a bias, an activation.
-//
-// A is widened to int16, its zero point subtracted, a block of rows at a time. B is packed once as int8 in pairs of
-// rows: panels of 8 columns, each [depth / 2][8][2]; two rows at a time go through the machine's 16-bit dot product.
-// B's own zero point, and the 128 that makes uint8 fit int8, are put right at the end: they are `offsets` of a column,
-// times the sum of a row of A. int32 wraps around where the result itself would.
-#include "rows.h"
-#include "tile.h"
-#include "types.h"
+// Products of 8-bit integers, exact in int32. NumPy twins: onnxlet/ops, MatMulInteger, QLinearMatMul, QGemm, and what
+// follows MatMulInteger in models that are quantised dynamically: Cast, Mul by the scales, Add of a bias, an activation.
+// int8.h tells how it is done.
+#include "int8.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-#define PER_PANEL (PANEL / LANES)
-#define PAIRS(depth) (((depth) + 1) / 2)
+typedef uint8_t b8 __attribute__((ext_vector_type(8)));
+typedef int16_t v8s __attribute__((ext_vector_type(8)));
+typedef uint16_t v8us __attribute__((ext_vector_type(8)));
+typedef uint32_t v4u __attribute__((ext_vector_type(4)));
+typedef uint32_t vu __attribute__((ext_vector_type(LANES)));
+typedef b8 b8_unaligned __attribute__((aligned(1), may_alias));
+typedef v4i v4i_bytes __attribute__((aligned(1), may_alias));
 
-typedef int16_t vs __attribute__((ext_vector_type(2 * LANES)));     // LANES pairs
-typedef int8_t vc __attribute__((ext_vector_type(2 * LANES)));
-typedef vc vc_unaligned __attribute__((aligned(1), may_alias));
-typedef int32_t i32_unaligned __attribute__((aligned(1), may_alias));
-
-// total + the sums of the products of pairs
-INLINE vi dot_pairs(vs a, vs b, vi total) {
-#if defined(__wasm__)
-    return total + (vi)wasm_i32x4_dot_i16x8((v128_t)a, (v128_t)b);
-#elif defined(__AVX2__)
-    return total + (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-#elif defined(__x86_64__)
-    return total + (vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
-#else
-    return total + __builtin_convertvector(a.even, vi) * __builtin_convertvector(b.even, vi) +
-           __builtin_convertvector(a.odd, vi) * __builtin_convertvector(b.odd, vi);
-#endif
-}
-
-// B[k][n] at b + k * step_k + n * step_n, `type` int8 or uint8; `zero` is the address of its zero points, `zeros` of
-// them: 1, or one per column (0 and 0: none). Fills `panels` (round_up(n, 8) * round_up(k, 2) bytes) and `offsets`
-// (round_up(n, 8) int32). Unit: a panel.
-KERNEL(pack_b_int8, b, type, step_k, step_n, zero, zeros, panels, offsets, k, n) {
-    int is_signed = a->type == TYPE_I8;
+// B[k][n] at b + k / inner * step_outer + k % inner * step_inner + n * step_n, `type` int8 or uint8; `zero` is the
+// address of its zero points, `zeros` of them: 1, or one per column (0 and 0: none). Fills `panels` (round_up(n, 8) *
+// round_up(k, 4) bytes) and `columns` (128 bytes a panel) in the best format up to `best` that the machine has. Unit: a
+// panel.
+KERNEL(pack_b_int8, b, type, inner, step_outer, step_inner, step_n, zero, zeros, panels, columns, k, n, best) {
+    const int is_signed = a->type == TYPE_I8;
     for (word panel = begin; panel < end; panel++) {
-        int8_t *to = PTR(int8_t, a->panels) + panel * PAIRS(a->k) * 2 * PANEL;
-        for (word k = 0; k < 2 * PAIRS(a->k); k += 2)
-            for (word j = 0; j < PANEL; j++)
-                for (word half = 0; half < 2; half++) {
-                    word n = panel * PANEL + j, i = k + half;
-                    const uint8_t *from = PTR(const uint8_t, a->b) + i * a->step_k + n * a->step_n;
-                    *to++ = n >= a->n || i >= a->k ? 0 : (int8_t)(is_signed ? *from : *from - 128);
-                }
-        for (word j = 0; j < PANEL; j++) {
-            word n = panel * PANEL + j, z = a->zeros > 1 ? n : 0;
+        const uint8_t *from = PTR(const uint8_t, a->b) + panel * PANEL * a->step_n;
+        int8_t *to = PTR(int8_t, a->panels) + panel * PANEL_BYTES(a->k);
+        Columns *columns = PTR(Columns, a->columns) + panel;
+        word count = min_word(PANEL, a->n - panel * PANEL);
+        int least[PANEL], most[PANEL];
+        for (word j = 0; j < PANEL; j++) least[j] = 255, most[j] = -128;
+        memset(columns, 0, sizeof *columns);
+#define EACH_ELEMENT                                                                                            \
+    for (word k = 0, outer = 0; k < a->k; outer++)                                                              \
+        for (word i = 0; i < a->inner; i++, k++)                                                                \
+            for (word j = 0; j < count; j++)
+#define ELEMENT                                                                                                 \
+    (is_signed ? (int8_t)from[outer * a->step_outer + i * a->step_inner + j * a->step_n]                        \
+               : from[outer * a->step_outer + i * a->step_inner + j * a->step_n])
+        EACH_ELEMENT {
+            int value = ELEMENT;
+            least[j] = value < least[j] ? value : least[j];
+            most[j] = value > most[j] ? value : most[j];
+        }
+        int format = int8_best_format();
+        if (format > a->best) format = (int)a->best;
+        for (word j = 0; j < count; j++)
+            if (format == FORMAT_SEVEN_BITS && most[j] - least[j] > 127) format = FORMAT_PAIRS;
+        columns->format = format;
+        int base[PANEL];
+        for (word j = 0; j < count; j++) {
+            base[j] = format == FORMAT_SEVEN_BITS ? least[j] : is_signed ? 0 : 128;
+            if (format == FORMAT_EIGHT_BITS) base[j] = is_signed ? -128 : 0;
             int32_t zero = 0;
-            if (a->zeros && n < a->n) zero = is_signed ? PTR(const int8_t, a->zero)[z] : PTR(const uint8_t, a->zero)[z];
-            PTR(int32_t, a->offsets)[n] = (is_signed ? 0 : 128) - zero;
+            word z = a->zeros > 1 ? panel * PANEL + j : 0;
+            if (a->zeros) zero = is_signed ? PTR(const int8_t, a->zero)[z] : PTR(const uint8_t, a->zero)[z];
+            columns->offsets[j] = base[j] - zero;
+        }
+        const int pairs = format == FORMAT_PAIRS, group = pairs ? 2 : 4;
+        memset(to, 0, (size_t)PANEL_BYTES(a->k));
+        EACH_ELEMENT {
+            int value = ELEMENT - base[j];
+            to[k / group * group * PANEL + j * group + k % group] = (int8_t)value;
+            if (!pairs) columns->sums[j] += value;
         }
     }
 }
 
-// Widens one row of A to `pairs` pairs; returns its sum.
-static int32_t widen_row(const uint8_t *from, int is_signed, int32_t zero, word depth, int16_t *to) {
-    int32_t sum = 0;
-    if (is_signed)
-        for (word k = 0; k < depth; k++) sum += to[k] = (int16_t)((int8_t)from[k] - zero);
-    else
-        for (word k = 0; k < depth; k++) sum += to[k] = (int16_t)(from[k] - zero);
-    if (depth % 2) to[depth] = 0;
-    return sum;
+unsigned formats_of(const Columns *columns, word n0, word n1) {
+    unsigned formats = 0;
+    for (word panel = n0 / PANEL; panel * PANEL < n1; panel++) formats |= 1u << columns[panel].format;
+    return formats;
 }
 
-#if defined(__AVX2__)
-#define INT8_ROWS 4
-#define INT8_PANELS 2
+Block block_of(char *scratch, word depth, word type, word zero) {
+    const word deep = ROUND_UP(depth, 16);
+    Block block = {.depth = depth, .is_signed = type == TYPE_I8, .zero = zero_at(type, zero)};
+    block.alpha = (block.is_signed ? 0 : 128) - block.zero;
+    block.pairs = (int32_t *)scratch;
+    block.quads = block.pairs + INT8_BLOCK * deep / 2;
+    block.widened = (int16_t *)(block.quads + INT8_BLOCK * deep / 4);
+    block.sums = (int32_t *)(block.widened + deep * PANEL);
+    block.gathered = (uint8_t *)(block.sums + INT8_BLOCK);
+    return block;
+}
+
+// Four rows of four words, turned: words of one place side by side.
+INLINE void transpose(v4i r[4]) {
+    v4i low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+    v4i low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+    r[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+    r[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+    r[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+    r[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+}
+
+// The sums of neighbours.
+INLINE v4i add_pairs(v8s x) {
+#if defined(__wasm__)
+    return (v4i)wasm_i32x4_extadd_pairwise_i16x8((v128_t)x);
+#elif defined(__x86_64__)
+    return (v4i)_mm_madd_epi16((__m128i)x, _mm_set1_epi16(1));
 #else
-#define INT8_ROWS 4
-#define INT8_PANELS 1
+    return __builtin_convertvector(x.even, v4i) + __builtin_convertvector(x.odd, v4i);
 #endif
-#define INT8_VECTORS (INT8_PANELS * PER_PANEL)
-
-// totals[row][column] of `rows` rows (a, a + step, ...) and INT8_PANELS panels.
-INLINE void tile_int8(const int16_t *a, word step, const int8_t *b, word panel_bytes, word pairs, const int rows,
-                      int32_t *totals) {
-    vi total[INT8_ROWS][INT8_VECTORS];
-    UNROLL for (int i = 0; i < rows; i++) {
-        UNROLL for (int j = 0; j < INT8_VECTORS; j++) total[i][j] = (vi)0;
-    }
-    for (word k = 0; k < pairs; k++, a += 2, b += 2 * PANEL) {
-        vs columns[INT8_VECTORS];
-        UNROLL for (int j = 0; j < INT8_VECTORS; j++) {
-            const int8_t *from = b + j / PER_PANEL * panel_bytes + j % PER_PANEL * 2 * LANES;
-            columns[j] = __builtin_convertvector(*(const vc_unaligned *)from, vs);
-        }
-        UNROLL for (int i = 0; i < rows; i++) {
-            vs pair = (vs)(vi)*(const i32_unaligned *)(a + i * step);
-            UNROLL for (int j = 0; j < INT8_VECTORS; j++) total[i][j] = dot_pairs(pair, columns[j], total[i][j]);
-        }
-    }
-    UNROLL for (int i = 0; i < rows; i++) {
-        int32_t *row = totals + i * INT8_PANELS * PANEL;
-        UNROLL for (int j = 0; j < INT8_VECTORS; j++) vstore_i(row + j * LANES, total[i][j]);
-    }
 }
 
-#define TILE_INT8(rows)                                                                                          \
-    static NOINLINE void tile_int8_##rows(const int16_t *a, word step, const int8_t *b, word panel_bytes, word pairs, \
-                                          int32_t *totals) {                                                     \
-        tile_int8(a, step, b, panel_bytes, pairs, rows, totals);                                                 \
-    }
-TILE_INT8(1) TILE_INT8(2) TILE_INT8(3) TILE_INT8(4)
-
-static void tile_int8_run(word rows, const int16_t *a, word step, const int8_t *b, word panel_bytes, word pairs,
-                          int32_t *totals) {
-    switch (rows) {
-    case 1: tile_int8_1(a, step, b, panel_bytes, pairs, totals); break;
-    case 2: tile_int8_2(a, step, b, panel_bytes, pairs, totals); break;
-    case 3: tile_int8_3(a, step, b, panel_bytes, pairs, totals); break;
-    default: tile_int8_4(a, step, b, panel_bytes, pairs, totals);
-    }
+// `count` bytes of a row's end, filled up.
+INLINE void copy_end(uint8_t *to, const uint8_t *from, word count, word size, uint8_t filler) {
+    for (word i = 0; i < size; i++) to[i] = i < count ? from[i] : filler;
 }
 
-// Where results go, and what is done to them: see gemm_int8.
-typedef struct {
-    const int32_t *offsets;
-    word c, ldc;
-    const float *a_scale, *b_scale;
-    word b_scale_step;  // 0 or 1
-    const float *bias;
-    int activation;
-    float low, high;
-} Result;
-
-// Columns [n, n + width) of row m, whose products are `totals` and whose sum in A is `sum`.
-INLINE void finish_row(const Result *r, const int32_t *totals, int32_t sum, word m, word n, word width) {
-    word place = r->c + (m * r->ldc + n) * 4;
-    for (word j = 0; j < width; j += LANES) {
-        word count = min_word(LANES, width - j);
-        vu exact = (vu)vload_i(totals + j) + (vu)vload_i(r->offsets + n + j) * (vu)(vi)sum;
-        if (!r->a_scale) {
-            vstore_count(F32(place) + j, (vf)exact, count);
-            continue;
+static NOINLINE void fill_quads(const Block *block, const uint8_t *const rows[QUARTET], int32_t *to, int32_t *sums) {
+    const uint8_t flip = block->is_signed ? 0 : 128;
+    v4i total = (v4i)0;
+    for (word k = 0; k < block->depth; k += 16, to += 16) {
+        v4i r[QUARTET];
+        UNROLL for (int i = 0; i < QUARTET; i++) {
+            uint8_t end[16];
+            const uint8_t *from = rows[i] + k;
+            if (k + 16 > block->depth) copy_end(end, from, block->depth - k, 16, flip), from = end;
+            r[i] = *(const v4i_bytes *)from ^ (int32_t)(flip * 0x01010101u);
         }
-        vf scale = *r->a_scale * (r->b_scale_step ? vload_count(r->b_scale + n + j, count) : vsplat(*r->b_scale));
-        vf value = __builtin_convertvector((vi)exact, vf) * scale;
-        if (r->bias) value += vload_count(r->bias + n + j, count);
-        vstore_count(F32(place) + j, value, count);
+        transpose(r);
+        UNROLL for (int i = 0; i < QUARTET; i++) {
+            v8s odd = (v8s)r[i] >> 8, even = (v8s)((v8us)r[i] << 8) >> 8;
+            total += add_pairs(odd + even);
+            *(v4i_unaligned *)(to + 4 * i) = r[i];
+        }
     }
-    if (r->a_scale && r->activation) activate_block(F32(place), r->ldc, 1, width, r->activation, r->low, r->high);
+    *(v4i_unaligned *)sums = (v4i)((v4u)total + (uint32_t)block->alpha * (uint32_t)block->depth);
 }
 
-enum { INT8_BLOCK = 24 };  // rows that are widened at a time
+static NOINLINE void fill_pairs(const Block *block, const uint8_t *const rows[QUARTET], int32_t *to, int32_t *sums) {
+    const v8s zero = (v8s)(int16_t)block->zero;
+    v4i total = (v4i)0;
+    for (word k = 0; k < block->depth; k += 8, to += 16) {
+        v4i r[QUARTET];
+        UNROLL for (int i = 0; i < QUARTET; i++) {
+            uint8_t end[8];
+            const uint8_t *from = rows[i] + k;
+            if (k + 8 > block->depth) copy_end(end, from, block->depth - k, 8, (uint8_t)block->zero), from = end;
+            b8 bytes = *(const b8_unaligned *)from;
+            typedef int8_t c8 __attribute__((ext_vector_type(8)));
+            v8s wide = block->is_signed ? __builtin_convertvector((c8)bytes, v8s) : __builtin_convertvector(bytes, v8s);
+            r[i] = (v4i)(wide - zero);
+        }
+        transpose(r);
+        UNROLL for (int i = 0; i < QUARTET; i++) {
+            total += add_pairs((v8s)r[i]);
+            *(v4i_unaligned *)(to + 4 * i) = r[i];
+        }
+    }
+    *(v4i_unaligned *)sums = total;
+}
+
+void block_fill(const Block *block, word at, const uint8_t *const rows[QUARTET], unsigned formats) {
+    const word deep = ROUND_UP(block->depth, 16);
+    if (formats & 1u << FORMAT_PAIRS) fill_pairs(block, rows, block->pairs + at * deep / 2, block->sums + at);
+    if (formats & ~(1u << FORMAT_PAIRS)) fill_quads(block, rows, block->quads + at * deep / 4, block->sums + at);
+}
+
+INLINE vu vload_count_u(const int32_t *p, word count) { return (vu)vload_count((const float *)p, count); }
+
+#define BOUNDS(is_signed, zero)                                                                    \
+    const float low = (float)((is_signed ? -128 : 0) - zero), high = (float)((is_signed ? 127 : 255) - zero);
+
+// Eight integers in the range of a byte as bytes.
+INLINE void store_bytes(uint8_t *to, const vi values[PER_PANEL], word width, int is_signed) {
+    union {
+        uint8_t bytes[PANEL];
+        uint64_t all;
+    } narrow;
+#if defined(__wasm__)
+    v128_t halves = wasm_i16x8_narrow_i32x4((v128_t)values[0], (v128_t)values[1]);
+    v128_t bytes = is_signed ? wasm_i8x16_narrow_i16x8(halves, halves) : wasm_u8x16_narrow_i16x8(halves, halves);
+    narrow.all = (uint64_t)wasm_i64x2_extract_lane(bytes, 0);
+#else
+    (void)is_signed;
+    typedef uint8_t vb __attribute__((ext_vector_type(LANES)));
+    UNROLL for (int j = 0; j < PER_PANEL; j++) {
+        vb part = __builtin_convertvector(values[j], vb);
+        __builtin_memcpy(narrow.bytes + j * LANES, &part, LANES);
+    }
+#endif
+    if (width == PANEL) __builtin_memcpy(to, &narrow.all, PANEL);
+    else for (word j = 0; j < width; j++) to[j] = narrow.bytes[j];
+}
+
+// The columns of a panel, from n on, `width` of them, of `rows` rows from m on. `totals` are TILE_STEP apart.
+#define TILE_STEP (INT8_PANELS * PANEL)
+INLINE void finish(const Result *r, const int type, const Columns *columns, int32_t alpha, const int32_t *totals,
+                   const int32_t *sums, word rows, word m, word n, word width) {
+    vu base[PER_PANEL], offset[PER_PANEL];
+    vf scale[PER_PANEL], bias[PER_PANEL];
+    UNROLL for (int j = 0; j < PER_PANEL; j++) {
+        word count = max_word(0, min_word(LANES, width - j * LANES));
+        offset[j] = (vu)vload_i(columns->offsets + j * LANES);
+        base[j] = (vu)vload_i(columns->sums + j * LANES) * (uint32_t)alpha;
+        if (r->addend) base[j] += vload_count_u(r->addend + n + j * LANES, count);
+        if (type == TYPE_I32) continue;
+        scale[j] = r->scale_step ? vload_count(r->scale + n + j * LANES, count) : vsplat(*r->scale);
+        if (r->a_scale) scale[j] *= *r->a_scale;
+        bias[j] = r->bias ? vload_count(r->bias + n + j * LANES, count) : vsplat(0.0f);
+    }
+    BOUNDS(r->type == TYPE_I8, r->zero)
+    for (word i = 0; i < rows; i++, totals += TILE_STEP) {
+        vi bytes[PER_PANEL];
+        const word place = (m + i) * r->ldc + n;
+        UNROLL for (int j = 0; j < PER_PANEL; j++) {
+            word count = max_word(0, min_word(LANES, width - j * LANES));
+            vu exact = (vu)vload_i(totals + j * LANES) + base[j] + offset[j] * (uint32_t)sums[i];
+            if (type == TYPE_I32) {
+                vstore_count(F32(r->c) + place + j * LANES, (vf)exact, count);
+                continue;
+            }
+            vf value = __builtin_convertvector((vi)exact, vf) * scale[j];
+            if (type == TYPE_F32) {
+                if (r->bias) value += bias[j];
+                vstore_count(F32(r->c) + place + j * LANES, value, count);
+            } else {
+                bytes[j] = rounded_bytes(value, low, high) + r->zero;
+            }
+        }
+        if (type == TYPE_U8) store_bytes(PTR(uint8_t, r->c) + place, bytes, width, r->type == TYPE_I8);
+    }
+    if (type == TYPE_F32 && r->activation)
+        activate_block(F32(r->c) + m * r->ldc + n, r->ldc, rows, width, r->activation, r->low, r->high);
+}
+
+#define FINISH(name, type)                                                                                        \
+    static NOINLINE void name(const Result *r, const Columns *columns, int32_t alpha, const int32_t *totals,      \
+                              const int32_t *sums, word rows, word m, word n, word width) {                       \
+        if (width == PANEL) finish(r, type, columns, alpha, totals, sums, rows, m, n, PANEL);                     \
+        else finish(r, type, columns, alpha, totals, sums, rows, m, n, width);                                    \
+    }
+FINISH(finish_sums, TYPE_I32)
+FINISH(finish_floats, TYPE_F32)
+FINISH(finish_bytes, TYPE_U8)
+
+void block_multiply(const Block *block, word rows, const int8_t *panels, const Columns *columns, const Result *result,
+                    word m, word n0, word n1) {
+    const word depth = block->depth, deep = ROUND_UP(depth, 16), bytes = PANEL_BYTES(depth);
+    for (word n = n0, width; n < n1; n += width) {
+        const Columns *at = columns + n / PANEL;
+        const int8_t *b = panels + n / PANEL * bytes;
+        const int format = at->format, pairs = format == FORMAT_PAIRS;
+        width = min_word(INT8_PANELS * PANEL, n1 - n);
+        if (width > PANEL && at[1].format != format) width = PANEL;
+        const word second = width > PANEL ? bytes : 0;  // one that is not there is the first once more
+        const int32_t *a = pairs ? block->pairs : block->quads;
+        const word words = pairs ? (depth + 1) / 2 : (depth + 3) / 4, a_step = pairs ? 2 * deep : deep;
+#if defined(__wasm__)
+        const int widened = pairs && words && rows > QUARTET;
+        if (widened)
+            for (word k = 0; k < words * 2 * PANEL; k += 16) {
+                v128_t x = wasm_v128_load(b + k);
+                wasm_v128_store(block->widened + k, wasm_i16x8_extend_low_i8x16(x));
+                wasm_v128_store(block->widened + k + 8, wasm_i16x8_extend_high_i8x16(x));
+            }
+#endif
+        for (word i = 0; i < rows; i += INT8_ROWS) {
+            int32_t totals[INT8_ROWS * TILE_STEP];
+            const word count = min_word(INT8_ROWS, rows - i);
+            const int32_t *first = a + i / QUARTET * a_step;
+#if defined(__wasm__)
+            if (widened) int8_tile_widened(count, first, block->widened, words, totals);
+            else
+#endif
+                int8_tile(format, count, first, a_step, b, second, words, totals);
+            for (word j = 0; j < width; j += PANEL)
+                (result->type == TYPE_I32 ? finish_sums : result->type == TYPE_F32 ? finish_floats : finish_bytes)(
+                    result, at + j / PANEL, pairs ? 0 : block->alpha, totals + j, block->sums + i, count, m + i, n + j,
+                    min_word(PANEL, width - j));
+        }
+    }
+}
 
 // The pieces are those of gemm: 12 rows where there are many, else 16 columns (pieces.py).
 enum { PIECE_ROWS = 12, PIECE_COLUMNS = 16, MANY_ROWS = 96 };
 
-// C = A B. A (`type` int8 or uint8, rows of lda, zero point at address `a_zero` or 0), B packed by pack_b_int8.
-// Without `a_scale` (0), C is int32. With it, the address of one float32, C is float32: activation(A B * (a_scale *
-// b_scale) + bias), where `b_scale` is the address of `b_scales` values, 1 or one per column, and bias, one value per
-// column, may be absent (0). Units: pieces.gemm. Scratch: 24 * (2 * round_up(k, 2) + 4) bytes.
-KERNEL(gemm_int8, a, type, lda, a_zero, b, offsets, c, ldc, m, n, k, a_scale, b_scale, b_scales, bias, activation, low,
-       high) {
-    word by_rows = a->m >= MANY_ROWS, pairs = PAIRS(a->k), panel_bytes = pairs * 2 * PANEL;
+// C = A B. A (`type` int8 or uint8, rows of lda, zero point at address `a_zero` or 0), B packed by pack_b_int8. C is
+// - int32: A B + addend;
+// - float32: activation(A B * (a_scale * b_scale) + bias);
+// - int8 or uint8: A B + addend times (a_scale * b_scale), rounded (ties to even), plus the zero point at `c_zero`,
+//   saturated.
+// `a_scale` is the address of one float32 (or 0: 1), `b_scale` of `b_scales` values, 1 or one per column. addend (int32)
+// and bias (float32), one value per column, may be absent (0). Units: pieces.gemm. Scratch: pieces.int8_scratch.
+KERNEL(gemm_int8, a, type, lda, a_zero, b, columns, c, ldc, m, n, k, c_type, a_scale, b_scale, b_scales, bias, addend,
+       c_zero, activation, low, high) {
+    word by_rows = a->m >= MANY_ROWS;
     word m0 = by_rows ? begin * PIECE_ROWS : 0, m1 = by_rows ? min_word(end * PIECE_ROWS, a->m) : a->m;
     word n0 = by_rows ? 0 : begin * PIECE_COLUMNS, n1 = by_rows ? a->n : min_word(end * PIECE_COLUMNS, a->n);
-    int is_signed = a->type == TYPE_I8;
-    int32_t zero = !a->a_zero ? 0 : is_signed ? *PTR(const int8_t, a->a_zero) : *PTR(const uint8_t, a->a_zero);
-    int16_t *widened = (int16_t *)scratch;
-    int32_t *sums = (int32_t *)(widened + INT8_BLOCK * 2 * pairs);
     const Result result = {
-        .offsets = PTR(const int32_t, a->offsets), .c = a->c, .ldc = a->ldc, .a_scale = F32(a->a_scale),
-        .b_scale = F32(a->b_scale), .b_scale_step = a->b_scales > 1, .bias = F32(a->bias),
-        .activation = (int)a->activation, .low = as_f32(a->low), .high = as_f32(a->high),
+        .c = a->c, .ldc = a->ldc, .type = a->c_type, .a_scale = F32(a->a_scale), .scale = F32(a->b_scale),
+        .scale_step = a->b_scales > 1, .bias = F32(a->bias), .addend = PTR(const int32_t, a->addend),
+        .zero = zero_at(a->c_type, a->c_zero), .activation = (int)a->activation, .low = as_f32(a->low),
+        .high = as_f32(a->high),
     };
-    for (word block = m0; block < m1; block += INT8_BLOCK) {
-        word rows = min_word(INT8_BLOCK, m1 - block);
-        for (word i = 0; i < rows; i++)
-            sums[i] = widen_row(PTR(const uint8_t, a->a) + (block + i) * a->lda, is_signed, zero, a->k,
-                                widened + i * 2 * pairs);
-        for (word n = n0; n < n1; n += INT8_PANELS * PANEL) {
-            word width = min_word(INT8_PANELS * PANEL, n1 - n);
-            for (word i = 0; i < rows; i += INT8_ROWS) {
-                int32_t totals[INT8_ROWS * INT8_PANELS * PANEL];
-                word count = min_word(INT8_ROWS, rows - i);
-                const int8_t *b = PTR(const int8_t, a->b) + n / PANEL * panel_bytes;
-                word second = width > PANEL ? panel_bytes : 0;  // one that is not there is the first once more
-                tile_int8_run(count, widened + i * 2 * pairs, 2 * pairs, b, second, pairs, totals);
-                for (word row = 0; row < count; row++)
-                    finish_row(&result, totals + row * INT8_PANELS * PANEL, sums[i + row], block + i + row, n, width);
-            }
+    const Columns *columns = PTR(const Columns, a->columns);
+    const Block block = block_of(scratch, a->k, a->type, a->a_zero);
+    const unsigned formats = formats_of(columns, n0, n1);
+    for (word m = m0; m < m1; m += INT8_BLOCK) {
+        word rows = min_word(INT8_BLOCK, m1 - m);
+        for (word i = 0; i < rows; i += QUARTET) {
+            const uint8_t *four[QUARTET];
+            for (word r = 0; r < QUARTET; r++)
+                four[r] = PTR(const uint8_t, a->a) + (m + min_word(i + r, rows - 1)) * a->lda;
+            block_fill(&block, i, four, formats);
         }
+        block_multiply(&block, rows, PTR(const int8_t, a->b), columns, &result, m, n0, n1);
     }
 }

@@ -28,6 +28,11 @@ def conv(pixels: int, channels: int, groups: int = 1) -> int:
     return groups * gemm(pixels, channels)
 
 
+def int8_scratch(k: int) -> int:
+    """Bytes of scratch that products of 8-bit integers need, with sums of k products."""
+    return 92 * ((k + 15 & -16) + 32)
+
+
 def conv_scratch(kh: int, kw: int) -> int:
     """Bytes of scratch that `conv` needs."""
     return 768 * kh * kw

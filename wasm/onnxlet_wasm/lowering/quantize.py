@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from math import prod
 
@@ -12,14 +11,15 @@ from onnxlet.providers.base import Step
 
 from .. import pieces
 from ..compiler import Compiler, Place
-from ..engine import f32
 from ..layouts import PLAIN, axis_order, broadcast_strides, size_of, strides_of
 from .common import (
     F32,
     I8,
     I32,
+    NO_ACTIVATION,
     TYPE_CODES,
     U8,
+    Activation,
     dtype_of,
     grain,
     need_float32,
@@ -30,6 +30,7 @@ from .common import (
     shape_of,
 )
 from .elementwise import GRAIN, kept_layout
+from .gemm import activation_fields
 from .registry import Emit, Refused, lower
 
 SMALL = tuple(np.dtype(t) for t in (np.int8, np.uint8, np.int16, np.uint16))
@@ -140,54 +141,74 @@ def _product(step: Step, b: int, b_zero: int) -> Product:
     return Product(m, n, k, b, b_zero, transposed, stack)  # type: ignore[arg-type]
 
 
-def _packed(c: Compiler, p: Product, offset: int) -> tuple[Place, Place]:
-    """The places of B in panels, and of what its columns are offset by."""
-    panels, offsets = pieces.panels(p.n) * pieces.PANEL * 2 * -(-p.k // 2), 4 * pieces.panels(p.n) * pieces.PANEL
+COLUMNS = 128
+"""Bytes that belong to a panel's columns: offsets, sums, format."""
+BEST_FORMAT = 2
+"""Panels may be packed in any format that the machine has."""
+
+
+def packed_int8(
+    c: Compiler, b: int, b_zero: int, k: int, n: int, steps: tuple[int, int, int, int], start: int = 0
+) -> tuple[Place, Place]:
+    """The places of the int8 matrix in input `b`, from element `start` on, in panels, and of what belongs to their
+    columns. `steps` are the length of a run of rows, and the steps from run to run, row to row, column to column."""
+    count = pieces.panels(n)
+    panels = count * pieces.PANEL * (k + 3 & -4)
     split = panels + 63 & -64
-    zeros = prod(shape_of(c.step, p.b_zero)) if present(c.step, p.b_zero) else 0
-    step_k, step_n = (1, p.k) if p.transposed else (p.n, 1)
+    zeros = prod(shape_of(c.step, b_zero)) if present(c.step, b_zero) else 0
+    inner, step_outer, step_inner, step_n = steps
     fields = {
-        "type": TYPE_CODES[dtype_of(c.step, p.b)], "step_k": step_k, "step_n": step_n, "zeros": zeros, "k": p.k,
-        "n": p.n,
+        "type": TYPE_CODES[dtype_of(c.step, b)], "inner": inner, "step_outer": step_outer, "step_inner": step_inner,
+        "step_n": step_n, "zeros": zeros, "k": k, "n": n, "best": BEST_FORMAT,
     }  # fmt: skip
-    tensor, zero = c.tensor(p.b), c.tensor(p.b_zero)
+    tensor, zero = c.tensor(b), c.tensor(b_zero)
     if tensor is None or (zeros and zero is None):
-        place = c.temporary(split + offsets)
-        c.emit("pack_b_int8", units=pieces.panels(p.n), b=c.input(p.b) + offset, zero=c.input(p.b_zero), panels=place,
-               offsets=place + split, **fields)  # fmt: skip
+        place = c.temporary(split + COLUMNS * count)
+        c.emit("pack_b_int8", units=count, b=c.input(b) + start, zero=c.input(b_zero), panels=place,
+               columns=place + split, **fields)  # fmt: skip
         return place, place + split
     at = 0 if zero is None else c.memory.constant(zero)
 
     def pack(raw: int, address: int) -> None:
-        c.memory.engine.call("pack_b_int8", units=pieces.panels(p.n), b=raw + offset, zero=at, panels=address,
-                             offsets=address + split, **fields)  # fmt: skip
+        c.memory.engine.call("pack_b_int8", units=count, b=raw + start, zero=at, panels=address,
+                             columns=address + split, **fields)  # fmt: skip
 
-    kind = ("int8 panels", p.transposed, offset, None if zero is None else zero.numpy().tobytes())
-    address = c.memory.packed(tensor, kind, split + offsets, pack)
+    kind = ("int8 panels", steps, start, None if zero is None else zero.numpy().tobytes())
+    address = c.memory.packed(tensor, kind, split + COLUMNS * count, pack)
     return address, address + split
 
 
-def _gemm_int8(
-    c: Compiler,
-    p: Product,
-    a: Place,
-    a_type: np.dtype,
-    a_zero: Place,
-    a_scale: Place = 0,
-    b_scale: Place = 0,
-    b_scales: int = 0,
-    bias: Place = 0,
-) -> None:
-    """Output 0 = A B, int32; or float32, where A has a scale."""
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What is done with the sums of a product of integers: see `gemm_int8` in C. The fields are places."""
+
+    dtype: np.dtype = I32
+    a_scale: Place = 0
+    scale: Place = 0
+    scales: int = 0
+    bias: Place = 0
+    addend: Place = 0
+    zero: Place = 0
+    activation: Activation = NO_ACTIVATION
+
+    def fields(self) -> dict[str, Place]:
+        return {
+            "c_type": TYPE_CODES[self.dtype], "a_scale": self.a_scale, "b_scale": self.scale, "b_scales": self.scales,
+            "bias": self.bias, "addend": self.addend, "c_zero": self.zero, **activation_fields(self.activation),
+        }  # fmt: skip
+
+
+def _gemm_int8(c: Compiler, p: Product, a: Place, a_type: np.dtype, a_zero: Place, epilogue: Epilogue) -> None:
+    """Output 0 = A B, as the epilogue says."""
     y = c.output()
     units = pieces.gemm(p.m, p.n)
+    step_k, step_n = (1, p.k) if p.transposed else (p.n, 1)
     for a_start, b_start, y_start in p.stack:
-        panels, offsets = _packed(c, p, b_start)
+        panels, columns = packed_int8(c, p.b, p.b_zero, p.k, p.n, (max(p.k, 1), 0, step_k, step_n), b_start)
         c.emit(
-            "gemm_int8", units=units, grain=grain(units, p.m * p.n * p.k), scratch=24 * (2 * (p.k + 1) + 4),
-            a=a + a_start, type=TYPE_CODES[a_type], lda=p.k, a_zero=a_zero, b=panels, offsets=offsets,
-            c=y + 4 * y_start, ldc=p.n, m=p.m, n=p.n, k=p.k, a_scale=a_scale, b_scale=b_scale, b_scales=b_scales,
-            bias=bias, activation=0, low=f32(-math.inf), high=f32(math.inf),
+            "gemm_int8", units=units, grain=grain(units, p.m * p.n * p.k), scratch=pieces.int8_scratch(p.k),
+            a=a + a_start, type=TYPE_CODES[a_type], lda=p.k, a_zero=a_zero, b=panels, columns=columns,
+            c=y + epilogue.dtype.itemsize * y_start, ldc=p.n, m=p.m, n=p.n, k=p.k, **epilogue.fields(),
         )  # fmt: skip
 
 
@@ -197,7 +218,7 @@ def matmul_integer(step: Step) -> Emit:
     need_types(step, (I8, U8), 0)
     p = _product(step, 1, 3)
     _need_one_zero(step, 2)
-    return lambda c: _gemm_int8(c, p, c.input(0, PLAIN), dtype_of(step, 0), c.input(2))
+    return lambda c: _gemm_int8(c, p, c.input(0, PLAIN), dtype_of(step, 0), c.input(2), Epilogue())
 
 
 def _need_one_zero(step: Step, index: int) -> None:
@@ -224,7 +245,12 @@ def matmul_integer_to_float(step: Step) -> Emit:
     _need_scales(step, p, 2, 3, 6)
     scales = prod(shape_of(step, 3))
     return lambda c: _gemm_int8(
-        c, p, c.input(0), dtype_of(step, 0), c.input(4), c.input(2), c.input(3), scales, c.input(6)
+        c,
+        p,
+        c.input(0),
+        dtype_of(step, 0),
+        c.input(4),
+        Epilogue(F32, c.input(2), c.input(3), scales, c.input(6)),
     )
 
 
@@ -239,6 +265,6 @@ def dynamic_quantize_matmul(step: Step) -> Emit:
     def emit(c: Compiler) -> None:
         scale, zero, a = c.temporary(4), c.temporary(1), c.temporary(count)
         _quantize_call(c, c.input(0), count, a, scale, zero)
-        _gemm_int8(c, p, a, U8, zero, scale, c.input(2), scales, c.input(4))
+        _gemm_int8(c, p, a, U8, zero, Epilogue(F32, scale, c.input(2), scales, c.input(4)))
 
     return emit

@@ -40,6 +40,25 @@ def test_unary_on_specials(provider):
         check(provider, node(operator, "x"), {"x": x})
 
 
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [
+        ("Celu", {"alpha": np.inf}),
+        ("Celu", {"alpha": -np.inf}),
+        ("Celu", {"alpha": 0.0}),
+        ("Celu", {"alpha": -1.0}),
+        ("Selu", {"gamma": np.inf}),
+        ("Elu", {"alpha": np.nan}),
+        ("HardSigmoid", {"beta": -np.inf}),
+    ],
+    ids=str,
+)
+def test_no_kernel_for_parameters_without_a_limit(provider, operator, attributes):
+    """A kernel takes the branch of a number; its formula on the other branch, such as 0 times infinity, is NaN."""
+    x = np.array([0.0, -1.0, 2.0], np.float32)
+    assert "parameters" in (refusal(provider, node(operator, "x", **attributes), {"x": x}) or "")
+
+
 PAIRS = [
     ((), ()), ((3,), ()), ((2, 3, 4), (4,)), ((2, 3, 4), (3, 1)), ((2, 1, 4), (3, 1)), ((0, 3), (1, 3)),
     ((2, 3, 4, 5), (1, 3, 1, 1)), ((1, 3, 1, 1), (2, 3, 4, 5)), ((2, 3, 2, 3, 2, 2, 2), (2, 3, 1, 1, 2)),

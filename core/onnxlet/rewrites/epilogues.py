@@ -112,5 +112,5 @@ def _activation(editor: Editor, node: Node) -> tuple[str, list[float]] | None:
         return "GeluTanh", []
     if kind == ("", "Clip"):
         bounds = clip_bounds(editor, node)
-        return None if bounds is None or bounds[0] > bounds[1] else ("Clip", list(bounds))
+        return None if bounds is None or not bounds[0] <= bounds[1] else ("Clip", list(bounds))
     return None

@@ -22,6 +22,9 @@ def test_piecewise():
     near(call("LeakyRelu", 16, f32(-2, 3)), [-0.02, 3])
     near(call("Elu", 6, f32(-1, 3), alpha=2.0), [2 * (np.exp(-1) - 1), 3])
     near(call("Celu", 12, f32(-1, 3), alpha=2.0), [2 * (np.exp(-0.5) - 1), 3])
+    # max(0, x) + min(0, alpha (exp(x / alpha) - 1)): infinity times 0 is no number.
+    near(call("Celu", 12, f32(-1, 0), alpha=np.inf), [np.nan, np.nan])
+    near(call("Celu", 12, f32(-1, 3), alpha=-1.0), [1 - np.e, 3])
     near(call("ThresholdedRelu", 10, f32(0.5, 1, 1.5)), [0, 0, 1.5])
     near(call("HardSigmoid", 6, f32(-3, 0, 1, 3)), [0, 0.5, 0.7, 1])
     near(call("HardSwish", 14, f32(-4, -1, 3, 4)), [0, -1 / 3, 3, 4])

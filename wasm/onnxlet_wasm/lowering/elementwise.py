@@ -134,6 +134,8 @@ def unary(step: Step) -> Emit:
     if operator == "Neg" and dtype_of(step, 0) in (I32, I64):
         return _negate_integers(step)
     parameters = [float(step.attribute(name, default)) for name, default in _PARAMETERS.get(operator, [])]
+    if not np.isfinite(parameters).all() or (operator == "Celu" and parameters[0] <= 0):
+        raise Refused(f"parameters {parameters} have no kernel")
     return _unary(step, operator, *parameters)
 
 
@@ -402,6 +404,8 @@ def clip(step: Step) -> Emit:
     need_types(step, NUMBERS)
     if dtype_of(step, 0) == F32:
         bounds = [_bound(step, 1, "min", -np.inf), _bound(step, 2, "max", np.inf)]
+        if any(bound != bound for bound in bounds):
+            raise Refused("a bound that is NaN has no kernel")
         if None not in bounds:
             return _unary(step, "Clip", *bounds)  # type: ignore[arg-type]
     dtype, target = dtype_of(step, 0), output_shape(step)

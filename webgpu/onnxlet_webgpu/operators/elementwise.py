@@ -175,6 +175,9 @@ PARAMETRIC: dict[tuple[str, str], tuple[Callable[[Lowering], str], tuple[str, ..
 
 def parametric(n: Lowering) -> None:
     make, kinds = PARAMETRIC[n.step.node.domain, n.step.node.op_type]
+    numbers = [value for value in n.step.node.attributes.values() if isinstance(value, float)]
+    if not np.isfinite(numbers).all() or (n.step.node.op_type == "Celu" and n.attribute("alpha", 1.0) <= 0):
+        n.refuse(f"parameters {numbers} have no GPU kernel")
     n.emit_map([n.operand(0, *kinds)], make(n))
 
 

@@ -172,6 +172,19 @@ def gather_elements(node: Node, shapes: Shapes) -> None:
         fail(node, f"indices of shape {list(indices)} reach outside data of shape {list(data)}")
 
 
+@requires("GatherND")
+@requires("GatherND", domain="com.microsoft")
+def gather_nd(node: Node, shapes: Shapes) -> None:
+    data, indices = shapes[:2]
+    batch = node.attributes.get("batch_dims", 0)
+    if data is None or indices is None:
+        return
+    if not 0 <= batch < min(len(data), len(indices)):
+        fail(node, f"batch_dims {batch} is too many for data of shape {list(data)}, indices of shape {list(indices)}")
+    if data[:batch] != indices[:batch]:
+        fail(node, f"the first {batch} dimensions of {list(data)} and of the indices, {list(indices)}, must be equal")
+
+
 @requires("Scatter", "ScatterElements")
 def scatter_elements(node: Node, shapes: Shapes) -> None:
     gather_elements(node, shapes)

@@ -20,10 +20,11 @@ def strides(view: np.ndarray) -> list[int]:
 
 
 def attention(
-    bench: Workbench, q, k, v, scale: float, mask=None, causal: int | None = None, heads_last=False
-) -> np.ndarray:
+    bench: Workbench, q, k, v, scale: float, mask=None, causal: int | None = None, heads_last=False, *, unseen: int = 0,
+    span: int | None = None,
+) -> np.ndarray:  # fmt: skip
     """Operands are [batch, heads, rows, columns]; `heads_last` says that they lie in memory as [batch, rows, heads,
-    columns]. `causal` is the offset."""
+    columns]. A boolean mask says what is kept. `causal` is the offset."""
     batch, heads, queries, depth = q.shape
     keys, value_depth = v.shape[2:]
     fields: dict[str, int] = {}
@@ -37,14 +38,16 @@ def attention(
     )
     y_view = y_view.swapaxes(1, 2) if heads_last else y_view
     fields |= dict(zip(("y_batch", "y_head", "y_row"), strides(y_view)[:3], strict=True))
-    fields |= {"mask": 0, "mask_batch": 0, "mask_head": 0, "mask_row": 0}
+    fields |= {f"{name}{part}": 0 for name in ("bias", "keep") for part in ("", "_batch", "_head", "_row")}
     if mask is not None:
-        view = np.broadcast_to(mask, (batch, heads, queries, keys))
-        fields["mask"] = bench.put(mask)
-        fields |= dict(zip(("mask_batch", "mask_head", "mask_row"), strides(view)[:3], strict=True))
+        name = "keep" if mask.dtype == bool else "bias"
+        steps = [s // mask.itemsize for s in np.broadcast_to(mask, (batch, heads, queries, keys)).strides[:3]]
+        fields[name] = bench.put(mask)
+        fields |= dict(zip((f"{name}_batch", f"{name}_head", f"{name}_row"), steps, strict=True))
+    span = span or queries
     bench.call(
         "attention",
-        units=batch * heads,
+        units=batch * heads * -(-queries // span),
         scratch=4 * (-(-keys // 8) * 8 * (depth + 24) + keys * -(-value_depth // 8) * 8),
         y=y,
         heads=heads,
@@ -56,6 +59,9 @@ def attention(
         scale=f32(scale),
         causal=int(causal is not None),
         causal_offset=causal or 0,
+        fill=f32(-np.inf),
+        unseen=unseen,
+        span=span,
         **fields,
     )
     result = bench.get(y)
@@ -67,7 +73,7 @@ def expected(q, k, v, scale: float, mask=None, causal: int | None = None) -> np.
     q, k, v = (x.astype(np.float64) for x in (q, np.repeat(k, group, 1), np.repeat(v, group, 1)))
     scores = q @ k.swapaxes(-1, -2) * scale
     if mask is not None:
-        scores = scores + mask
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     if causal is not None:
         queries, keys = scores.shape[-2:]
         scores = np.where(np.arange(keys) <= np.arange(queries)[:, None] + causal, scores, -np.inf)
@@ -120,6 +126,25 @@ def test_mask(bench: Workbench, size: tuple[int, ...], shape: str) -> None:
     np.testing.assert_allclose(attention(bench, q, k, v, 0.3, mask), expected(q, k, v, 0.3, mask), rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("shape", ["full", "keys", "rows"])
+@pytest.mark.parametrize("size", SIZES)
+def test_mask_of_what_is_kept(bench: Workbench, size: tuple[int, ...], shape: str) -> None:
+    q, k, v = operands(*size)
+    batch, heads, queries, keys = size[:4]
+    mask_shape = {"full": (batch, heads, queries, keys), "keys": (batch, 1, 1, keys), "rows": (queries, keys)}[shape]
+    mask = random(*mask_shape, seed=4) < 0.7
+    mask[..., 0] = True
+    np.testing.assert_allclose(attention(bench, q, k, v, 0.3, mask), expected(q, k, v, 0.3, mask), rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("span", [1, 3, 30, 64])
+def test_queries_in_spans(bench: Workbench, span: int) -> None:
+    q, k, v = operands(1, 2, 65, 40, 16, 24)
+    mask = random(1, 2, 65, 40, seed=4)
+    result = attention(bench, q, k, v, 0.25, mask, causal=1, span=span)
+    np.testing.assert_allclose(result, expected(q, k, v, 0.25, mask, causal=1), rtol=1e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("offset", [0, 2])
 @pytest.mark.parametrize("size", SIZES)
 def test_causal(bench: Workbench, size: tuple[int, ...], offset: int) -> None:
@@ -142,6 +167,19 @@ def test_rows_that_see_nothing_are_nan(bench: Workbench, queries: int) -> None:
     result = attention(bench, q, k, v, 1.0, mask)
     assert np.isnan(result[0, 0, 1]).all()
     np.testing.assert_allclose(result[0, 0, 0], expected(q, k, v, 1.0)[0, 0, 0], rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("queries", [2, 7])
+@pytest.mark.parametrize("unseen", [1, 2])
+def test_rows_that_see_nothing_are_zero_on_demand(bench: Workbench, queries: int, unseen: int) -> None:
+    q, k, v = operands(1, 1, queries, 19, 8, 8)
+    mask = np.zeros((queries, 19), np.float32)
+    mask[1] = -np.inf
+    q[0, 0, 0, 3] = np.nan  # such a row stays NaN, unless all NaN is to be zero
+    result = attention(bench, q, k, v, 1.0, mask, unseen=unseen)[0, 0]
+    assert not result[1].any()
+    assert not result[0].any() if unseen == 2 else np.isnan(result[0]).all()
+    np.testing.assert_allclose(result[2:], expected(q, k, v, 1.0)[0, 0, 2:], rtol=1e-5, atol=2e-6)
 
 
 def test_large_scores(bench: Workbench) -> None:

@@ -452,6 +452,7 @@ def attention_cases() -> Iterator[Case]:
     packed = [random(2, 5, 24, seed=i) for i in range(3)]
     yield attend([*packed, None, *cache], "packed with a cache", outputs=3, q_num_heads=3, kv_num_heads=3)
     yield attend(packed, "packed, present", outputs=3, q_num_heads=3, kv_num_heads=3)
+    yield from fused_attention_cases()
     angles = random(50, 4, seed=7)
     cos, sin = np.cos(angles), np.sin(angles)
     positions = np.array([[3, 1, 4], [1, 5, 49]], np.int64)
@@ -464,6 +465,34 @@ def attention_cases() -> Iterator[Case]:
         part = {"interleaved": interleaved, "rotary_embedding_dim": 4}
         yield Case("RotaryEmbedding", [random(2, 3, 3, 8), cos[:, :2], sin[:, :2], positions], part, version=23,
                    note=f"{interleaved} part")  # fmt: skip
+
+
+def fused_attention_cases() -> Iterator[Case]:
+    def attend(lengths: Sequence[tuple[int, ...]], last: list[int], note: str, *masks: Any, **attributes: Any) -> Case:
+        operands = [
+            random(*(shape[a] for a in ((0, 2, 1, 3) if flag else (0, 1, 2, 3))), seed=i)
+            for i, (shape, flag) in enumerate(zip(lengths, last, strict=False))
+        ]
+        attributes = {"scale": 0.4, "heads_last": last, **attributes}
+        return Case(
+            "FusedAttention", [*operands, *masks], attributes, (), 1, "ai.onnxlet", rtol=1e-4, atol=1e-5, note=note
+        )
+
+    same = [(2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4)]
+    for last in ([0, 0, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 1, 1]):
+        yield attend(same, last, str(last))
+    yield attend([(2, 6, 5, 8), (2, 2, 7, 8), (2, 2, 7, 4)], [1, 1, 0, 1], "shared", causal_offset=2)
+    bias = random(5, 7)
+    bias[1, 2:] = -np.inf
+    keep = integers(2, 1, 5, 7, low=0, high=2, dtype=np.bool_)
+    yield attend(same, [1, 1, 1, 1], "bias", bias)
+    yield attend(same, [1, 1, 1, 1], "kept", None, keep, fill=-1e4)
+    bias = bias.copy()
+    bias[3] = -np.inf
+    for unseen in range(3):
+        yield attend(same, [0, 0, 0, 1], f"unseen {unseen}", bias, keep[:, :, :, :1], unseen=unseen)
+    yield Case("FusedAttention", [random(4, 5, 8), random(4, 6, 8, seed=1), random(6, 4, 3, seed=2)],
+               {"heads_last": [0, 0, 1, 1]}, (), 1, "ai.onnxlet", rtol=1e-4, atol=1e-5, note="no batch")  # fmt: skip
 
 
 def movement_cases() -> Iterator[Case]:

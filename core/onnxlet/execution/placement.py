@@ -19,7 +19,7 @@ HEAVY = frozenset(
     {
         "Conv", "FusedConv", "ConvTranspose", "MatMul", "Gemm", "FusedMatMul", "FusedGemm", "MatMulInteger",
         "MatMulNBits", "ConvInteger", "QLinearConv", "QLinearMatMul", "Attention", "MultiHeadAttention",
-        "GroupQueryAttention", "LSTM", "GRU", "RNN", "Einsum",
+        "FusedAttention", "GroupQueryAttention", "LSTM", "GRU", "RNN", "Einsum",
     }
 )  # fmt: skip
 """Operators that are worth a trip to a device of its own."""

@@ -15,6 +15,7 @@ from ..graph.ir import Graph, Type
 from ..model.tensors import Tensor
 from ..options import GraphOptimizationLevel, SessionOptions
 from .activations import fuse_gates, fuse_gelu, fuse_hard_swish
+from .attention import fuse_attention
 from .cleanup import fold_constants, remove_dead, remove_no_ops, share_equal_nodes
 from .convolution import fold_batch_norm, fold_channel_affine, fold_pad
 from .editor import Editor
@@ -45,6 +46,7 @@ REWRITES = (
     Rewrite("fold_channel_affine", BASIC, fold_channel_affine),
     Rewrite("fold_pad", BASIC, fold_pad),
     Rewrite("fuse_layer_norm", EXTENDED, fuse_layer_norm),
+    Rewrite("fuse_attention", EXTENDED, fuse_attention),
     Rewrite("fuse_gelu", EXTENDED, fuse_gelu),
     Rewrite("fuse_hard_swish", EXTENDED, fuse_hard_swish),
     Rewrite("fuse_gates", EXTENDED, fuse_gates),

@@ -95,12 +95,17 @@ class Editor:
 
     # Changing
 
-    def add_constant(self, hint: str, array: Any) -> str:
-        """Add an initializer under a fresh name that starts with `hint`."""
+    def new_name(self, hint: str) -> str:
+        """A name that nothing in the graph has, starting with `hint`."""
         name, n = hint, 0
-        while name in self.graph.initializers or name in self.producer or name in self.users:
+        while name in self.graph.initializers or name in self.producer or name in self.users or name in self.types:
             n += 1
             name = f"{hint}_{n}"
+        return name
+
+    def add_constant(self, hint: str, array: Any) -> str:
+        """Add an initializer under a fresh name that starts with `hint`."""
+        name = self.new_name(hint)
         self.graph.initializers[name] = Tensor.of(np.ascontiguousarray(array))
         return name
 

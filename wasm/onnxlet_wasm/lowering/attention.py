@@ -1,93 +1,219 @@
-"""Attention in its several forms, written out as products, masks and a softmax."""
+"""Attention in its several forms, written out as `ai.onnxlet::FusedAttention`, which has a kernel."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
 
-from .common import BOOL, F32, dtype_of, need_constant, need_float32, output_shape, present, shape_of
+from onnxlet.providers.base import Step
+
+from ..compiler import Compiler, Place
+from ..engine import f32
+from ..layouts import broadcast_strides, strides_of
+from ..pieces import PANEL
+from .common import BOOL, F32, dtype_of, grain, need_constant, need_float32, need_types, output_shape, present, shape_of
+from .copies import copy_block
 from .expansion import Expansion, expand
-from .registry import Refused
+from .normalize import EXPENSIVE
+from .registry import Emit, Refused, lower
 
 MICROSOFT = "com.microsoft"
 
 
+ONNXLET = "ai.onnxlet"
+UNITS = 8
+"""Pieces of work that attention should fall into, for threads to share."""
+
+LEAST_SPAN = 96
+"""Queries that are worth packing keys and values for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Queries, keys or values (batch, heads, rows, size); with `last`, they lie as (batch, rows, heads, size)."""
+
+    name: str
+    last: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How scores are made from queries and keys. `biases` are names of values that are added; where `hides` is set
-    one of them may hide all keys of a query, whose result is then 0."""
+    """How scores are made from queries and keys. `biases` are names of values that are added, `keep` is that of a mask
+    or empty; where `hides` is set one of them may hide all keys of a query, whose result is then 0."""
 
     scale: float
     biases: Sequence[str] = ()
+    keep: str = ""
+    causal_offset: int | None = None
     cap: float = 0.0
     hides: bool = False
 
 
-def split_heads(e: Expansion, x: str, heads: int | None) -> str:
-    """(batch, length, heads * size) as (batch, heads, length, size); four axes stay as they are."""
+def split_heads(e: Expansion, x: str, heads: int | None) -> Heads:
+    """(batch, length, heads * size) as (batch, length, heads, size); four axes stay as they are."""
     shape = e.shape(x)
     if len(shape) == 4:
-        return x
+        return Heads(x)
     if len(shape) != 3 or not heads or shape[2] % heads:
         raise Refused("queries, keys or values of this shape have no kernel")
-    return e.transpose(e.reshape(x, (*shape[:2], heads, shape[2] // heads)), (0, 2, 1, 3))
+    return Heads(e.reshape(x, (*shape[:2], heads, shape[2] // heads)), 1)
 
 
-def join_heads(e: Expansion, x: str, output: str) -> str:
-    batch, heads, length, size = e.shape(x)
-    return e.reshape(e.transpose(x, (0, 2, 1, 3)), (batch, length, heads * size), output)
+def heads_first(e: Expansion, x: Heads) -> str:
+    return e.transpose(x.name, (0, 2, 1, 3)) if x.last else x.name
 
 
-def attend(e: Expansion, q: str, k: str, v: str, how: Scores, output: str = "") -> str:
-    """Softmax(scores) V per head, (batch, heads, length, size). Keys and values may have fewer heads than queries."""
-    batch, heads, queries, size = e.shape(q)
-    shared, keys, value_size = e.shape(k)[1], e.shape(k)[2], e.shape(v)[3]
+def size(e: Expansion, x: Heads) -> tuple[int, int, int, int]:
+    """Batch, heads, rows and size."""
+    batch, heads, rows, size = e.shape(x.name)
+    return (batch, rows, heads, size) if x.last else (batch, heads, rows, size)
+
+
+def attend(e: Expansion, q: Heads, k: Heads, v: Heads, how: Scores, *, joined: bool, output: str = "") -> str:
+    """Softmax(scores) V per head: (batch, heads, length, size), or (batch, length, heads * size) where `joined`. Keys
+    and values may have fewer heads than queries."""
+    batch, heads, queries, _ = size(e, q)
+    shared, keys, value_size = size(e, k)[1], size(e, k)[2], size(e, v)[3]
     if not shared or heads % shared or not keys:
         raise Refused("this number of heads or keys has no kernel")
+    if how.cap:
+        y = _attend_capped(e, heads_first(e, q), heads_first(e, k), heads_first(e, v), how, "" if joined else output)
+        return e.reshape(e.transpose(y, (0, 2, 1, 3)), (batch, queries, heads * value_size), output) if joined else y
+    bias = ""
+    for other in how.biases:
+        bias = e.binary("Add", bias, other) if bias else other
+    attributes: dict[str, Any] = {"scale": how.scale, "unseen": int(how.hides)}
+    if how.causal_offset is not None:
+        attributes["causal_offset"] = how.causal_offset
+    y = e.add(
+        "FusedAttention", [q.name, k.name, v.name, bias, how.keep],
+        (batch, queries, heads, value_size) if joined else (batch, heads, queries, value_size),
+        output="" if joined else output, domain=ONNXLET, version=1, heads_last=[q.last, k.last, v.last, int(joined)],
+        **attributes,
+    )  # fmt: skip
+    return e.reshape(y, (batch, queries, heads * value_size), output) if joined else y
+
+
+def _attend_capped(e: Expansion, q: str, k: str, v: str, how: Scores, output: str) -> str:
+    """Attention whose scores go through a tanh, as a chain of products; all heads first."""
+    batch, heads, queries, depth = e.shape(q)
+    shared, keys, value_size = e.shape(k)[1], e.shape(k)[2], e.shape(v)[3]
     rows = heads // shared * queries
     if heads != shared:  # queries that share a head are rows of one product
-        q = e.reshape(q, (batch, shared, rows, size))
+        q = e.reshape(q, (batch, shared, rows, depth))
     scores = e.add(
         "FusedMatMul", [q, k], (batch, shared, rows, keys), domain=MICROSOFT, version=1, transB=1, alpha=how.scale
     )
-    if heads != shared:
-        scores = e.reshape(scores, (batch, heads, queries, keys))
-    if how.cap:
-        capped = e.add("Tanh", [e.binary("Mul", scores, e.literal(1 / how.cap))])
-        scores = e.binary("Mul", capped, e.literal(how.cap))
+    scores = e.reshape(scores, (batch, heads, queries, keys))
+    capped = e.add("Tanh", [e.binary("Mul", scores, e.literal(1 / how.cap))])
+    scores = e.binary("Mul", capped, e.literal(how.cap))
     for bias in how.biases:
         scores = e.binary("Add", scores, bias)
+    if how.keep:
+        scores = e.add("Where", [how.keep, scores, e.literal(-np.inf)], e.shape(scores))
+    if how.causal_offset is not None:
+        seen = np.arange(keys) <= np.arange(queries)[:, None] + how.causal_offset
+        scores = e.add("Where", [e.literal(seen, BOOL), scores, e.literal(-np.inf)], e.shape(scores))
     weights = e.add("Softmax", [scores], version=13, axis=-1)
     if how.hides:
         # A row that sees nothing; one with a NaN among its scores is NaN.
         largest = e.add("ReduceMax", [scores], (*e.shape(scores)[:-1], 1), version=13, axes=[-1])
         nothing = e.binary("Equal", largest, e.literal(-np.inf), dtype=BOOL)
         weights = e.add("Where", [nothing, e.literal(0), weights], e.shape(weights))
-    if heads != shared:
-        weights = e.reshape(weights, (batch, shared, rows, keys))
-        shared_result = e.add("MatMul", [weights, v], (batch, shared, rows, value_size))
-        return e.reshape(shared_result, (batch, heads, queries, value_size), output)
-    return e.add("MatMul", [weights, v], (batch, heads, queries, value_size), output=output)
+    weights = e.reshape(weights, (batch, shared, rows, keys))
+    shared_result = e.add("MatMul", [weights, v], (batch, shared, rows, value_size))
+    return e.reshape(shared_result, (batch, heads, queries, value_size), output)
 
 
-def causal_bias(e: Expansion, queries: int, keys: int, past: int) -> str:
-    """-inf where a key comes after the query; query i stands at position past + i."""
-    allowed = np.arange(keys) <= np.arange(queries)[:, None] + past
-    return e.literal(np.where(allowed, np.float32(0), np.float32(-np.inf)))
+def _placed(shape: tuple[int, ...], last: int, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Batch, heads, rows and size of an operand of FusedAttention, and their strides in elements."""
+    if len(shape) not in (3, 4):
+        raise Refused("attention of this rank has no kernel")
+    lengths = (1, *shape)[-4:]
+    strides = tuple(strides_of(lengths))
+    if last:
+        lengths, strides = ((t[0], t[2], t[1], t[3]) for t in (lengths, strides))
+    return lengths, strides
 
 
-def with_past(e: Expansion, past: int, new: str, output: int) -> str:
+@lower("FusedAttention", domain=ONNXLET)
+def fused_attention(step: Step) -> Emit:
+    """Q, K, V, bias, mask of what is kept."""
+    need_float32(step, 0, 1, 2, 3)
+    need_types(step, (BOOL,), 4)
+    last = step.attribute("heads_last") or [0] * 4
+    (q, q_strides), (k, k_strides), (v, v_strides) = (_placed(shape_of(step, i), last[i], i) for i in range(3))
+    y, y_strides = _placed(output_shape(step), last[3], 3)
+    batch, heads, queries, depth = q
+    shared, keys, value_depth = k[1], k[2], v[3]
+    if v[1] != shared or not shared or heads % shared or not keys or not depth or not prod(y):
+        raise Refused("this number of heads or keys has no kernel")
+    if y != (batch, heads, queries, value_depth) or not {k[0], v[0]} <= {1, batch}:
+        raise Refused("a batch that is broadcast has no kernel")
+    scores = (batch, heads, queries, keys)
+    units = batch * heads
+    spans = min(-(-UNITS // units), max(1, queries // LEAST_SPAN))
+    span = -(-queries // spans)
+    units *= -(-queries // span)
+    offset = step.attribute("causal_offset")
+
+    def emit(c: Compiler) -> None:
+        fields = {
+            name: place
+            for letter, lengths, strides, place in (
+                ("q", q, q_strides, c.input(0)), ("k", k, k_strides, c.input(1)), ("v", v, v_strides, c.input(2)),
+                ("y", y, y_strides, c.output()),
+            )
+            for name, place in (
+                (letter, place), (f"{letter}_batch", strides[0] if lengths[0] > 1 else 0),
+                (f"{letter}_head", strides[1]), (f"{letter}_row", strides[2]),
+            )
+        }  # fmt: skip
+        for name, index, itemsize in (("bias", 3, 4), ("keep", 4, 1)):
+            place, steps = _mask_rows(c, index, scores, itemsize)
+            fields |= {name: place, f"{name}_batch": steps[0], f"{name}_head": steps[1], f"{name}_row": steps[2]}
+        padded = -(-keys // PANEL) * PANEL
+        c.emit(
+            "attention", units=units, grain=grain(units, prod(scores) * (depth + value_depth + EXPENSIVE)),
+            scratch=4 * (padded * (depth + 24) + keys * -(-value_depth // PANEL) * PANEL),
+            heads=heads, group=heads // shared, queries=queries, keys=keys, depth=depth, value_depth=value_depth,
+            scale=f32(float(step.attribute("scale", 1.0))), fill=f32(float(step.attribute("fill", -math.inf))),
+            causal=int(offset is not None), causal_offset=offset or 0, unseen=step.attribute("unseen", 0), span=span,
+            **fields,
+        )  # fmt: skip
+
+    return emit
+
+
+def _mask_rows(c: Compiler, index: int, scores: tuple[int, ...], itemsize: int) -> tuple[Place, list[int]]:
+    """The place of a mask whose rows are as long as those of the scores, and its steps per batch, head and row."""
+    if not present(c.step, index):
+        return 0, [0, 0, 0]
+    shape = shape_of(c.step, index)
+    place = c.input(index)
+    steps = broadcast_strides(shape, scores)
+    if steps[3] != 1 and scores[3] > 1:  # one value for all keys
+        rows = (*shape[:-1], scores[3]) if shape else (scores[3],)
+        spread = c.temporary(itemsize * prod(rows))
+        copy_block(c, place, broadcast_strides(shape, rows), spread, strides_of(rows), rows, itemsize)
+        place, steps = spread, broadcast_strides(rows, scores)
+    return place, steps[:3]
+
+
+def with_past(e: Expansion, past: int, new: Heads, output: int) -> Heads:
     """The cache at input `past` with what is new, as output number `output` where that is wanted."""
     name = e.output(output)
     if not present(e.step, past):
-        return e.add("Identity", [new], output=name) if name else new
+        return Heads(e.add("Identity", [heads_first(e, new)], output=name)) if name else new
     cached = e.input(past)
-    batch, heads, length, size = e.shape(cached)
-    total = (batch, heads, length + e.shape(new)[2], size)
-    return e.add("Concat", [cached, new], total, output=name, axis=2)
+    batch, heads, length, depth = e.shape(cached)
+    total = (batch, heads, length + size(e, new)[2], depth)
+    return Heads(e.add("Concat", [cached, heads_first(e, new)], total, output=name, axis=2))
 
 
 @expand("Attention")
@@ -105,33 +231,25 @@ def attention(e: Expansion) -> None:
     k, v = (split_heads(e, e.input(i), step.attribute("kv_num_heads")) for i in (1, 2))
     past = shape_of(step, 4)[2] if present(step, 4) else 0
     k, v = with_past(e, 4, k, 1), with_past(e, 5, v, 2)
-    queries, keys, size = e.shape(q)[2], e.shape(k)[2], e.shape(q)[3]
-    biases = []
-    if step.attribute("is_causal", 0):
-        biases.append(causal_bias(e, queries, keys, past))
-    if present(step, 3):
-        biases.append(_mask(e, keys))
+    bias, keep = _mask(e, size(e, k)[2])
     scale = step.attribute("scale")
     how = Scores(
-        1 / math.sqrt(size) if scale is None else float(scale), biases, float(step.attribute("softcap", 0.0)),
-        present(step, 3),
+        1 / math.sqrt(size(e, q)[3]) if scale is None else float(scale), bias, keep,
+        past if step.attribute("is_causal", 0) else None, float(step.attribute("softcap", 0.0)), present(step, 3),
     )  # fmt: skip
-    if len(shape_of(step, 0)) == 4:
-        attend(e, q, k, v, how, e.output())
-    else:
-        join_heads(e, attend(e, q, k, v, how), e.output())
+    attend(e, q, k, v, how, joined=len(shape_of(step, 0)) == 3, output=e.output())
 
 
-def _mask(e: Expansion, keys: int) -> str:
-    """The mask at input 3 as a bias."""
+def _mask(e: Expansion, keys: int) -> tuple[list[str], str]:
+    """The mask at input 3 as biases, and as a mask of what is kept."""
+    if not present(e.step, 3):
+        return [], ""
     if shape_of(e.step, 3)[-1] != keys:
         raise Refused("a mask shorter than the keys has no kernel")
     dtype = dtype_of(e.step, 3)
-    if dtype == F32:
-        return e.input(3)
-    if dtype != BOOL:
+    if dtype not in (F32, BOOL):
         raise Refused(f"a mask of {dtype} has no kernel")
-    return e.add("Where", [e.input(3), e.literal(0), e.literal(-np.inf)], shape_of(e.step, 3))
+    return ([], e.input(3)) if dtype == BOOL else ([e.input(3)], "")
 
 
 def _hidden_keys(e: Expansion, index: int, queries: int, keys: int) -> list[str]:
@@ -149,15 +267,14 @@ def _hidden_keys(e: Expansion, index: int, queries: int, keys: int) -> list[str]
     return [e.add("Where", [seen, e.literal(0), e.literal(value)], shape)]
 
 
-def _microsoft_scores(e: Expansion, q: str, k: str, mask: int, bias: int) -> Scores:
-    queries, keys = e.shape(q)[2], e.shape(k)[2]
+def _microsoft_scores(e: Expansion, q: Heads, k: Heads, mask: int, bias: int) -> Scores:
+    queries, keys = size(e, q)[2], size(e, k)[2]
     biases = _hidden_keys(e, mask, queries, keys)
     if present(e.step, bias):
         biases.append(e.input(bias))
-    if e.step.attribute("unidirectional", 0):
-        biases.append(causal_bias(e, queries, keys, keys - queries))
-    scale = float(e.step.attribute("scale") or 1 / math.sqrt(e.shape(q)[3]))
-    return Scores(scale, biases, hides=present(e.step, bias))
+    offset = keys - queries if e.step.attribute("unidirectional", 0) else None
+    scale = float(e.step.attribute("scale") or 1 / math.sqrt(size(e, q)[3]))
+    return Scores(scale, biases, causal_offset=offset, hides=present(e.step, bias))
 
 
 @expand("Attention", domain=MICROSOFT)
@@ -172,7 +289,7 @@ def attention_with_projection(e: Expansion) -> None:
     inputs = [e.input(0), e.input(1), e.input(2)] if present(step, 2) else [e.input(0), e.input(1)]
     projected = e.add("FusedMatMul", inputs, (batch, length, sum(sizes)), domain="ai.onnxlet", version=1)
     q, k, v = (split_heads(e, _columns(e, projected, sum(sizes[:i]), sizes[i]), heads) for i in range(3))
-    join_heads(e, attend(e, q, k, v, _microsoft_scores(e, q, k, 3, 5)), e.output())
+    attend(e, q, k, v, _microsoft_scores(e, q, k, 3, 5), joined=True, output=e.output())
 
 
 def _columns(e: Expansion, x: str, start: int, count: int) -> str:
@@ -199,7 +316,7 @@ def multi_head_attention(e: Expansion) -> None:
         start += e.shape(e.input(0))[2]
         parts.append(split_heads(e, part, heads))
     q, k, v = parts[0], with_past(e, 6, parts[1], 1), with_past(e, 7, parts[2], 2)
-    join_heads(e, attend(e, q, k, v, _microsoft_scores(e, q, k, 4, 5)), e.output())
+    attend(e, q, k, v, _microsoft_scores(e, q, k, 4, 5), joined=True, output=e.output())
 
 
 @expand("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MICROSOFT)

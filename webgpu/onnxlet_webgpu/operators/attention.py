@@ -6,18 +6,32 @@ written once; scaling, soft cap, bias and masks are fused into that store.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import inf, sqrt
+
+from onnxlet.ops.fused_attention import NAN_ZERO, UNSEEN_NAN, UNSEEN_ZERO
 
 from ..kernel import Kernel, Operand, flat_body, flat_groups
-from ..lowering import Lowering, Tensor, lowering
+from ..lowering import INTERNAL, Lowering, Tensor, lowering
 from ..wgsl import contiguous_strides, index_expression, literal
 from .matmul import Matrix, Product, emit_product
-from .movement import emit_strided, indices, wrapped
+from .movement import emit_strided, index_at, indices, wrapped
 from .normalization import emit_rows
 
 
 class Heads:
     """Queries, keys or values as (batch, heads, length, size), whether four-dimensional or packed in three."""
+
+    @classmethod
+    def laid(cls, t: Tensor, last: int) -> Heads:
+        """An operand of FusedAttention, with or without a batch, its heads before or behind its rows."""
+        made = cls.__new__(cls)
+        made.tensor, made.packed = t, bool(last)
+        shape = (1, *t.shape)[-4:]
+        order = (0, 2, 1, 3) if last else (0, 1, 2, 3)
+        made.batch, made.heads, made.length, made.size = (shape[axis] for axis in order)
+        strides = contiguous_strides(shape)
+        made.strides = (strides[0], strides[order[1]], strides[order[2]], 1)
+        return made
 
     def __init__(self, n: Lowering, t: Tensor, heads: int | None):
         self.tensor = t
@@ -62,11 +76,9 @@ def attention(n: Lowering) -> None:
     k, v = _present(n, k, 4, 1), _present(n, v, 5, 2)
     if q.heads % k.heads or k.heads != v.heads or k.length != v.length or q.size != k.size:
         n.refuse("its heads do not fit together")
-    shared_by = q.heads // k.heads
-    batch = q.batch * q.heads
-
     scores = n.temporary("scores", (q.batch, q.heads, q.length, k.length))
-    product = Product(q.matrix(), k.matrix(shared_by, transposed=True), q.length, k.length, q.size, batch)
+    keys = k.matrix(q.heads // k.heads, transposed=True)
+    product = Product(q.matrix(), keys, q.length, k.length, q.size, q.batch * q.heads)
     emit_product(n, product, scores, n.title(q.tensor, k.tensor, note="scores"))
     scale = n.attribute("scale")
     scale = 1 / sqrt(q.size) if scale is None else scale
@@ -75,19 +87,55 @@ def attention(n: Lowering) -> None:
     if cap:
         n.extend([n.chain()], f"{literal(cap, 'f32')} * hyperbolic_tangent({{0}} / {literal(cap, 'f32')})")
     _mask(n, q.length, k.length, past)
+    _weighted_values(n, scores, q, v, UNSEEN_ZERO, out, q.packed)
 
+
+def _weighted_values(
+    n: Lowering, scores: Tensor, q: Heads, v: Heads, unseen: int, out: Tensor, rows_first: bool
+) -> None:
+    """The softmax of the scores times the values; where `rows_first`, the result has its rows before its heads."""
     weights = n.temporary("weights", scores.shape)
-    _masked_softmax(n, scores, weights)
+    _masked_softmax(n, scores, weights, unseen)
     product = Product(
-        Matrix(weights.value, weights.size, k.length, 1, f"batch * {q.length * k.length}u", k.length % 4 == 0),
-        v.matrix(shared_by), q.length, v.size, k.length, batch,
+        Matrix(weights.value, weights.size, v.length, 1, f"batch * {q.length * v.length}u", v.length % 4 == 0),
+        v.matrix(q.heads // v.heads), q.length, v.size, v.length, q.batch * q.heads,
     )  # fmt: skip
-    joined = out if not q.packed else n.temporary("heads", (q.batch, q.heads, q.length, v.size))
+    joined = n.temporary("heads", (q.batch, q.heads, q.length, v.size)) if rows_first else out
     emit_product(n, product, joined, n.title(weights, v.tensor, note="values"))
-    if q.packed:
+    if rows_first:
         strides = contiguous_strides(joined.shape)
         dims = [q.batch, q.length, q.heads, v.size]
         emit_strided(n, joined, out, dims, [strides[d] for d in (0, 2, 1, 3)])
+
+
+@lowering("FusedAttention", domain=INTERNAL)
+def fused_attention(n: Lowering) -> None:
+    """Attention of operands whose heads stand before or behind their rows."""
+    last = n.attribute("heads_last") or [0] * 4
+    q, k, v = (Heads.laid(n.input(i), last[i]) for i in range(3))
+    out = n.output(0, "float32")
+    if q.heads % k.heads or k.heads != v.heads or not q.batch == k.batch == v.batch:
+        n.refuse("its heads or batches do not fit together")
+    if out.size != q.batch * q.heads * q.length * v.size:
+        n.refuse("a mask that adds to the batch or the heads has no GPU kernel")
+    scores = n.temporary("scores", (q.batch, q.heads, q.length, k.length))
+    keys = k.matrix(q.heads // k.heads, transposed=True)
+    product = Product(q.matrix(), keys, q.length, k.length, q.size, q.batch * q.heads)
+    emit_product(n, product, scores, n.title(q.tensor, k.tensor, note="scores"))
+    n.extend([n.chain()], f"{{0}} * {literal(n.attribute('scale', 1.0), 'f32')}")
+    if n.has_input(3):
+        bias = n.input(3)
+        n.extend([n.chain(), Operand(bias.value, bias.shape, bias.element)], "{0} + {1}")
+    fill = n.attribute("fill", -inf)
+    if n.has_input(4):
+        keep = n.input(4, "bool")
+        operand = Operand(keep.value, keep.shape, keep.element)
+        n.extend([n.chain(), operand], f"select({literal(fill, 'f32')}, {{0}}, {{1}} != 0u)")
+    offset = n.attribute("causal_offset")
+    if offset is not None:
+        position = f"i32(i / {k.length}u % {q.length}u) + {literal(offset, 'i32')}"
+        n.extend([n.chain()], f"select({{0}}, -infinity(), i32(i % {k.length}u) > {position})")
+    _weighted_values(n, scores, q, v, n.attribute("unseen", UNSEEN_NAN), out, bool(last[3]))
 
 
 def _present(n: Lowering, new: Heads, past_index: int, output_index: int) -> Heads:
@@ -140,23 +188,30 @@ def _mask(n: Lowering, queries: int, keys: int, past: int) -> None:
         n.extend([n.chain()], f"select({{0}}, -infinity(), {' || '.join(hidden)})")
 
 
-def _masked_softmax(n: Lowering, scores: Tensor, out: Tensor) -> None:
-    """Softmax of rows in which all may be masked: such a row is all zero."""
+def _masked_softmax(n: Lowering, scores: Tensor, out: Tensor, unseen: int) -> None:
+    """Softmax of rows in which all may be masked; see `onnxlet.ops.fused_attention` for what `unseen` says."""
     length = scores.shape[-1]
-    statements = """
+    shift = "highest" if unseen == UNSEEN_NAN else "select(highest, 0.0, highest == -infinity())"
+    denominator = "total" if unseen == UNSEEN_NAN else "select(total, 1.0, total == 0.0)"
+    weight = "exponential(value - shift) / denominator"
+    if unseen == NAN_ZERO:
+        weight = f"select({weight}, 0.0, is_nan(total))"
+    statements = f"""
 var part = -infinity();
-each { part = max_nan(part, value); }
+each {{ part = max_nan(part, value); }}
 let highest = row_max(part, lane);
-let shift = select(highest, 0.0, highest == -infinity());
+let shift = {shift};
 var sum = 0.0;
-each { sum += exponential(value - shift); }
+each {{ sum += exponential(value - shift); }}
 let total = row_sum(sum, lane);
-let denominator = select(total, 1.0, total == 0.0);
-each { store(at, exponential(value - shift) / denominator); }
+let denominator = {denominator};
+each {{ store(at, {weight}); }}
 """
     reads = [scores.binding("x")]
     base = f"row * {length}u"
-    emit_rows(n, n.title(scores, note="weights"), reads, out, scores.size // length, length, base, 1, statements)
+    emit_rows(
+        n, n.title(scores, note=f"weights {unseen}"), reads, out, scores.size // length, length, base, 1, statements
+    )
 
 
 @lowering("RotaryEmbedding")
@@ -182,7 +237,7 @@ def rotary_embedding(n: Lowering) -> None:
     if n.has_input(3):
         positions = indices(n, 3, cos.shape[0])
         reads.append(positions.binding("positions"))
-        where = wrapped(f"positions[{where}]", cos.shape[0])
+        where = wrapped(index_at("positions", positions, where), cos.shape[0])
     elif len(cos.shape) == 3 and cos.shape[0] == 1 < heads.batch:
         where = place["s"]
     pair = "d / 2u" if interleaved else f"d % {half}u"

@@ -57,6 +57,31 @@ def fused_matmul(node: Node, inputs: Inputs, constants: Constants) -> list[Type 
     return [TensorType(dtype_of(node, inputs, 0), product_shape(node, a, b))]
 
 
+@infer("FusedAttention", domain="ai.onnxlet")
+def fused_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    """The heads and rows of the queries, the size of the values; other operands may add to batch and heads."""
+    dtype = dtype_of(node, inputs, 0)
+    flags = node.attributes.get("heads_last", [0] * 4)
+    q, k, v = (_heads_first(shape_of(node, inputs, i), flags[i]) for i in range(3))
+    if q is None or k is None or v is None:
+        return [TensorType(dtype, None)]
+    if not len(q) == len(k) == len(v) or len(q) not in (3, 4):
+        fail(node, f"queries, keys and values of shapes {show(q)}, {show(k)}, {show(v)}: expected rank 3 or 4 for all")
+    same_dim(node, q[-1], k[-1], "the sizes of queries and keys")
+    same_dim(node, k[-2], v[-2], "the numbers of keys and values")
+    scores: list[Shape] = [(*q[:-1], k[-2])]
+    scores += [(x[0], 1, 1, 1) for x in (k, v) if len(x) == 4]
+    scores += [shape_of(node, inputs, i) for i in (3, 4) if present(node, i)]
+    weights = broadcast_shapes(node, scores)
+    y = None if weights is None else (*weights[:-1], v[-1])
+    return [TensorType(dtype, _heads_first(y, flags[3]))]
+
+
+def _heads_first(shape: Shape, last: int) -> Shape:
+    """The shape with the two axes before the last exchanged, if `last`."""
+    return shape if shape is None or not last or len(shape) < 3 else (*shape[:-3], shape[-2], shape[-3], shape[-1])
+
+
 def gemm_shape(node: Node, inputs: Inputs, b_index: int = 1, c_index: int = 2) -> Shape:
     a, b = shape_of(node, inputs, 0, rank=2), shape_of(node, inputs, b_index, rank=2)
     a = swapped(a) if node.attributes.get("transA", 0) else a

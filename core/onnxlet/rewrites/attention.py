@@ -1,0 +1,237 @@
+"""Attention that exporters write out: a product of queries and keys, scaled and masked, a softmax, a product with the
+values, and the transposes of heads around them, become ai.onnxlet's FusedAttention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..graph.ir import Node
+from ..ops.fused_attention import NAN_ZERO, UNSEEN_NAN
+from .editor import Editor
+from .epilogues import DOMAIN
+from .patterns import axes_of, factor_of
+
+HEADS_FIRST = {3: (0, 1, 2), 4: (0, 1, 2, 3)}
+HEADS_LAST = {3: (1, 0, 2), 4: (0, 2, 1, 3)}
+"""Orders of axes, by rank, that lead from what FusedAttention takes to (batch, heads, rows, size)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Queries, keys or values: `scale` times the value `name`, its axes in the order `perm`."""
+
+    name: str
+    perm: tuple[int, ...]
+    scale: float = 1.0
+
+    def layout(self, keys_transposed: bool = False) -> int | None:
+        """0 if the heads come first, 1 if the rows do, `None` for another order."""
+        perm = (*self.perm[:-2], self.perm[-1], self.perm[-2]) if keys_transposed else self.perm
+        orders = (HEADS_FIRST[len(perm)], HEADS_LAST[len(perm)])
+        return orders.index(perm) if perm in orders else None
+
+
+@dataclass(slots=True)
+class Scores:
+    """What is done between the product of queries and keys and the softmax; `used` are the nodes that do it."""
+
+    product: Node
+    scale: float = 1.0
+    bias: str = ""
+    keep: str = ""
+    hide: str = ""
+    fill: float = -math.inf
+    used: list[Node] = field(default_factory=list)
+
+
+def fuse_attention(editor: Editor) -> int:
+    """Attention in elementary operators becomes FusedAttention."""
+    return sum(_fuse(editor, softmax) for softmax in editor.nodes("Softmax"))
+
+
+def _fuse(editor: Editor, softmax: Node) -> bool:
+    after = _second_product(editor, softmax)
+    if after is None:
+        return False
+    nodes_after, weights, unseen = after
+    product = nodes_after[-1]
+    scores = next((s for s in _scores(editor, softmax) if s.product.inputs[0] != s.product.inputs[1]), None)
+    if scores is None or product.inputs[0] != weights or product.inputs[1] == weights:
+        return False
+    operands = _operands(editor, scores.product, product.inputs[1])
+    if operands is None:
+        return False
+    layouts = [operand.layout(i == 1) for i, operand in enumerate(operands)]
+    rank = len(operands[0].perm)
+    if any(mask and _rank(editor, mask) not in range(rank + 1) for mask in (scores.bias, scores.keep, scores.hide)):
+        return False
+    used = [scores.product, *scores.used, softmax, *nodes_after]
+    output, last = product.outputs[0], 0
+    user = editor.sole_user(output)
+    to_rows = user is not None and editor.made_by(user.outputs[0], "Transpose") is user
+    if user is not None and to_rows and tuple(user.attributes.get("perm", ())) == HEADS_LAST[rank]:
+        used.append(user)
+        output, last = user.outputs[0], 1
+    new: list[Node] = []
+    if scores.hide:
+        scores.keep = editor.new_name(f"{scores.hide}_kept")
+        new.append(Node("Not", [scores.hide], [scores.keep], {}, "", softmax.version))
+    scale = math.prod([scores.scale, *(operand.scale for operand in operands)])
+    attributes = {"scale": scale, "heads_last": [*layouts, last]}
+    if scores.keep:
+        attributes["fill"] = scores.fill
+    if unseen != UNSEEN_NAN:
+        attributes["unseen"] = unseen
+    inputs = [*(operand.name for operand in operands), scores.bias, scores.keep]
+    while not inputs[-1]:
+        inputs.pop()
+    new.append(Node("FusedAttention", inputs, [output], attributes, DOMAIN, 1, softmax.label))
+    editor.replace(used, new)
+    return True
+
+
+def _rank(editor: Editor, name: str) -> int:
+    shape = editor.shape(name)
+    return -1 if shape is None else len(shape)
+
+
+def _second_product(editor: Editor, softmax: Node) -> tuple[list[Node], str, int] | None:
+    """The nodes after a softmax over the last axis up to a product that reads its weights alone, the weights' name,
+    and what becomes of NaN on the way."""
+    shape = editor.shape(softmax.inputs[0])
+    dtype = editor.dtype(softmax.inputs[0])
+    if shape is None or len(shape) not in (3, 4) or (dtype is not None and dtype.itemsize == 8):
+        return None
+    if softmax.attributes.get("axis", -1 if softmax.version >= 13 else 1) not in (-1, len(shape) - 1):
+        return None
+    nodes, weights, unseen = [], softmax.outputs[0], UNSEEN_NAN
+    users = editor.users.get(weights, [])
+    if len(users) == 2 and editor.private(weights) and {u.op_type for u in users} == {"IsNaN", "Where"}:
+        # Weights that are NaN are replaced by 0.
+        test, where = sorted(users, key=lambda node: node.op_type)
+        if where.inputs[0] != test.outputs[0] or where.inputs[2] != weights or editor.scalar(where.inputs[1]) != 0:
+            return None
+        if editor.sole_user(test.outputs[0]) is not where:
+            return None
+        nodes, weights, unseen = [test, where], where.outputs[0], NAN_ZERO
+    product = editor.sole_user(weights)
+    if product is None or (product.domain, product.op_type) != ("", "MatMul"):
+        return None
+    return [*nodes, product], weights, unseen
+
+
+def _scores(editor: Editor, softmax: Node) -> Iterator[Scores]:
+    """The ways to read what a softmax is taken of as scaled, biased and masked products."""
+    pending: list[tuple[str, Node, Scores]] = [(softmax.inputs[0], softmax, Scores(softmax))]
+    while pending:
+        value, reader, found = pending.pop()
+        node = editor.producer.get(value)
+        if node is None or editor.sole_user(value) is not reader:
+            continue
+        kind = (node.domain, node.op_type)
+        onwards = replace(found, used=[node, *found.used])
+        if kind == ("", "MatMul") or kind == ("com.microsoft", "FusedMatMul"):
+            alpha = float(node.attributes.get("alpha", 1.0))
+            if not any(node.attributes.get(name, 0) for name in ("transA", "transBatchA", "transBatchB")):
+                yield replace(found, product=node, scale=found.scale * alpha)
+        elif kind == ("", "Where") and not (found.keep or found.hide or found.bias or found.scale != 1.0):
+            condition, a, b = node.inputs
+            if (fill := editor.scalar(b)) is not None:
+                pending.append((a, node, replace(onwards, keep=condition, fill=fill)))
+            elif (fill := editor.scalar(a)) is not None:
+                pending.append((b, node, replace(onwards, hide=condition, fill=fill)))
+        elif kind in (("", "Mul"), ("", "Div")):
+            for part in node.inputs:
+                if (factor := factor_of(editor, node, part)) is not None:
+                    pending.append((part, node, replace(onwards, scale=found.scale * factor)))
+        elif kind == ("", "Add") and not found.bias and found.scale == 1.0 and node.inputs[0] != node.inputs[1]:
+            a, b = node.inputs
+            pending += [(b, node, replace(onwards, bias=a)), (a, node, replace(onwards, bias=b))]
+
+
+def _operands(editor: Editor, product: Node, values: str) -> list[Operand] | None:
+    """Queries, keys and values as FusedAttention takes them."""
+    ranks = [_rank(editor, name) for name in (*product.inputs, values)]
+    if ranks[0] not in (3, 4) or len(set(ranks)) > 1:
+        return None
+    straight = HEADS_FIRST[ranks[0]]
+    swapped = (*straight[:-2], straight[-1], straight[-2])
+    # The product takes the keys transposed, unless it does so itself.
+    keys_perm = swapped if product.attributes.get("transB", 0) else straight
+    queries = _followed(editor, Operand(product.inputs[0], straight))
+    keys = _followed(editor, Operand(product.inputs[1], keys_perm), keys_transposed=True)
+    values_ = _followed(editor, Operand(values, straight), scalable=False)
+    if queries is None or keys is None or values_ is None:
+        return None
+    shared = _unrepeated(editor, keys, True), _unrepeated(editor, values_, False)
+    if shared[0] is not None and shared[1] is not None and shared[0][1] == shared[1][1]:
+        keys, values_, repeats = shared[0][0], shared[1][0], shared[0][1]
+    else:
+        repeats = 1
+    heads = [_heads(editor, queries), _heads(editor, keys), _heads(editor, values_)]
+    if None in heads or heads[1] != heads[2] or (repeats == 1 and heads[0] != heads[1]):
+        return None
+    if repeats > 1 and (not isinstance(heads[1], int) or heads[0] != heads[1] * repeats):
+        return None
+    return [queries, keys, values_]
+
+
+def _heads(editor: Editor, operand: Operand) -> int | str | None:
+    """How many heads an operand has."""
+    shape = editor.shape(operand.name)
+    return None if shape is None else shape[operand.perm[-3]]
+
+
+def _followed(
+    editor: Editor, start: Operand, *, keys_transposed: bool = False, scalable: bool = True
+) -> Operand | None:
+    """Back through transposes and scalings, as far as the order of the axes is one that can be taken; `None` if no
+    order on the way is."""
+    best, operand = None, start
+    while True:
+        if operand.layout(keys_transposed) is not None:
+            best = operand
+        node = editor.made_by(operand.name, "Transpose", "Mul", "Div")
+        if node is None:
+            return best
+        if node.op_type == "Transpose":
+            perm: Sequence[int] = node.attributes.get("perm") or range(len(start.perm))[::-1]
+            operand = replace(operand, name=node.inputs[0], perm=tuple(perm[axis] for axis in operand.perm))
+            continue
+        if not scalable:
+            return best
+        scaled = next((part for part in node.inputs if factor_of(editor, node, part) is not None), None)
+        if scaled is None or _rank(editor, scaled) != len(start.perm):
+            return best
+        factor = factor_of(editor, node, scaled)
+        assert factor is not None
+        operand = replace(operand, name=scaled, scale=operand.scale * factor)
+
+
+def _unrepeated(editor: Editor, operand: Operand, keys_transposed: bool) -> tuple[Operand, int] | None:
+    """Keys or values before each of their heads is repeated for several heads of the queries, and how often; `None`
+    where nothing is repeated.
+
+    Exporters write that as Unsqueeze, Expand (or Tile) and Reshape of (batch, heads, rows, size).
+    """
+    if operand.layout(keys_transposed) != 0 or len(operand.perm) != 4:
+        return None
+    reshape = editor.made_by(operand.name, "Reshape")
+    expand = editor.made_by(reshape.inputs[0], "Expand", "Tile") if reshape is not None else None
+    unsqueeze = editor.made_by(expand.inputs[0], "Unsqueeze") if expand is not None else None
+    if reshape is None or expand is None or unsqueeze is None or axes_of(editor, unsqueeze, 5) != [2]:
+        return None
+    joined, spread, single = (editor.shape(n) for n in (operand.name, expand.outputs[0], unsqueeze.outputs[0]))
+    if joined is None or spread is None or single is None or not len(spread) == len(single) == 5:
+        return None
+    heads, repeats = spread[1], spread[2]
+    if not isinstance(heads, int) or not isinstance(repeats, int) or joined[1] != heads * repeats:
+        return None
+    kept = [0, 1, 3, 4]
+    if any(spread[a] is None or spread[a] != single[a] for a in kept) or joined[3] != spread[4]:
+        return None
+    source = replace(operand, name=unsqueeze.inputs[0])
+    further = _followed(editor, source, keys_transposed=keys_transposed, scalable=keys_transposed)
+    return None if further is None else (further, repeats)

@@ -9,8 +9,10 @@ from onnxlet.graph.ir import Node, TensorType
 from onnxlet.providers.base import Step
 from onnxlet_webgpu.lowering import registered
 from onnxlet_webgpu.provider import WebGpuProvider
-from tests.webgpu.cases import FAMILIES, Case, check, expected, in_half, integers, random, segment_of, step_of
+from tests.webgpu import cases, type_cases
+from tests.webgpu.cases import Case, check, expected, in_half, random, segment_of, step_of
 
+FAMILIES = {**cases.FAMILIES, **type_cases.FAMILIES}
 CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases()]
 
 
@@ -25,7 +27,7 @@ async def test_kernels_for_real_gpus(hardware_provider: WebGpuProvider, family: 
         await check(hardware_provider, case)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", cases.FAMILIES)
 async def test_float16(gpu_provider: WebGpuProvider, family: str):
     """Stored as float32, rounded to float16 after every operator: on every adapter, and as NumPy rounds."""
     for case in filter(None, map(in_half, FAMILIES[family]())):
@@ -67,16 +69,13 @@ def reason(provider: WebGpuProvider, case: Case) -> str:
 
 
 def test_reasons(gpu_provider: WebGpuProvider):
-    assert reason(gpu_provider, Case("Add", [integers(3, dtype=np.int64)] * 2)) == "int64 stays on the CPU"
     assert "float64" in reason(gpu_provider, Case("Add", [np.zeros(3)] * 2))
-    assert reason(gpu_provider, Case("Relu", [random(0, 3)])) == "empty tensors stay on the CPU"
+    assert reason(gpu_provider, Case("ReduceMax", [random(0, 3)])) == "input 0 is empty"
     assert "rank 9" in reason(gpu_provider, Case("Relu", [random(*[1] * 9)]))
     assert "no GPU kernel" in reason(gpu_provider, Case("NonZero", [random(3)]))
     assert "string" in reason(gpu_provider, Case("Identity", [np.array(["a"], object)]))
     starts = [np.array([v], np.int64) for v in (0, 1)]
     assert "not known before the run" in reason(gpu_provider, Case("Slice", [random(3, 4), *starts]))
-    volume = Case("Conv", [random(1, 1, 3, 3, 3), random(1, 1, 2, 2, 2)], constants=(1,))
-    assert "3 dimensions" in reason(gpu_provider, volume)
 
 
 def test_the_binding_limit_is_named(gpu_provider: WebGpuProvider):

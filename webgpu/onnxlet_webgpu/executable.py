@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from onnxlet.errors import NodeError
-from onnxlet.graph.ir import TensorType
 from onnxlet.providers.base import Segment
 
 from .device import IN_BROWSER, Device, Dispatch, Pipeline, Recording, finish
 from .fusion import fuse
 from .kernel import Binding, Kernel
 from .lowering import Derived, lower
-from .memory import Arena, GpuValue, Pool, Weights, stored
-from .operators.movement import narrow_indices
+from .memory import Arena, GpuValue, Pool, Weights
+from .operators.movement import check_indices
+from .storage import host_array, stored, stored_bytes
 
 ALIGNMENT = 16
 """Outputs start at multiples of this many bytes in the staging buffer."""
@@ -39,7 +38,7 @@ class GpuExecutable:
             kernels += lowered.kernels
             for name, limit in lowered.index_limits:
                 self.index_limits[name] = min(limit, self.index_limits.get(name, limit))
-        self.roots = {name: self.aliases.get(name, name) for name in segment.outputs}
+        self.roots = {name: self.aliases.get(name, name) for name in segment.outputs if segment.types[name].size}
         self.kernels = fuse(kernels, set(self.roots.values()), device.target.max_bindings)
         self.bindings: list[list[Binding]] = []
         self.pipelines: list[Pipeline] = []
@@ -47,7 +46,7 @@ class GpuExecutable:
             text, bindings = kernel.assemble()
             self.bindings.append(bindings)
             self.pipelines.append(device.pipeline(text, len(bindings)))
-        self.resident = [name for name in segment.outputs if name in segment.resident]
+        self.resident = [name for name in self.roots if name in segment.resident]
         self.used_inputs = self._used_inputs()
         self.buffers: dict[str, Any] = {}
         self.weight_keys: list[tuple[Any, ...]] = []
@@ -93,7 +92,7 @@ class GpuExecutable:
         layout = self.arena.layout()
         made: set[str] = set()
         for position, (kernel, bindings) in enumerate(zip(self.kernels, self.bindings, strict=True)):
-            name, nbytes = kernel.output, kernel.size * 4
+            name, nbytes = kernel.output, kernel.nbytes
             if name not in made:
                 made.add(name)
                 if name in apart:
@@ -108,10 +107,10 @@ class GpuExecutable:
     def _staging_layout(self) -> tuple[dict[str, int], int]:
         """Where each output that goes back to the host lies in the staging buffer, and the size of that."""
         offsets, total = {}, 0
-        for name in self.outputs:
+        for name in self.roots:
             if name not in self.resident:
                 offsets[name] = total
-                total += -(-self.types[name].size * 4 // ALIGNMENT) * ALIGNMENT
+                total += -(-stored_bytes(self.types[name]) // ALIGNMENT) * ALIGNMENT
         return offsets, total
 
     # Running
@@ -154,7 +153,7 @@ class GpuExecutable:
             return self.idle_staging.pop() if self.staging_bytes else None
         with self.device.allocating():
             for name in missing:
-                nbytes = self.types[name].size * 4
+                nbytes = stored_bytes(self.types[name])
                 self.input_buffers[name] = self.pool.take(nbytes, self.device.storage)
             if not self.staging_bytes:
                 return None
@@ -170,7 +169,7 @@ class GpuExecutable:
             return value.buffer
         limit = self.index_limits.get(name)
         if limit is not None:
-            value = narrow_indices(value, limit, name)
+            check_indices(value, limit, name)
         buffer = self.input_buffers[name]
         self.device.write(buffer, stored(value))
         return buffer
@@ -186,7 +185,7 @@ class GpuExecutable:
             parts = [(places[b.value], b.nbytes) for b in bindings]
             dispatches.append(Dispatch(pipeline, self.device.bind_group(pipeline, parts), kernel.groups))
         copies = [
-            (places[self.roots[name]], staging, offset, self.types[name].size * 4)
+            (places[self.roots[name]], staging, offset, stored_bytes(self.types[name]))
             for name, offset in self.offsets.items()
         ]
         if len(self.recordings) >= 8:  # inputs from ever new buffers: keep the latest
@@ -201,12 +200,14 @@ class GpuExecutable:
 
     def _output(self, name: str, data: memoryview | None) -> Any:
         type_ = self.types[name]
+        if not type_.size:
+            return np.empty(type_.dims, type_.dtype)
         if name in self.resident:
             root = self.roots[name]
             return GpuValue(self.buffers.get(root) or self.input_buffers[root], type_)
         assert data is not None
         offset = self.offsets[name]
-        return host_array(data[offset : offset + type_.size * 4], type_)
+        return host_array(data[offset : offset + stored_bytes(type_)], type_)
 
     def close(self) -> None:
         """Give back buffers and weights."""
@@ -219,18 +220,3 @@ class GpuExecutable:
         self.arena.leave()
         for key in self.weight_keys:
             self.weights.release(key)
-
-
-def host_array(data: memoryview, type_: TensorType) -> np.ndarray:
-    """Bytes from the device as an array of the type that the graph gives the value."""
-    dtype = type_.dtype
-    assert dtype is not None
-    if dtype == np.bool_:
-        return (np.frombuffer(data, np.uint32) != 0).reshape(type_.dims)
-    if dtype == np.float16:
-        with np.errstate(over="ignore"):
-            return np.frombuffer(data, np.float32).astype(np.float16).reshape(type_.dims)
-    if dtype.itemsize != 4:
-        raise NodeError(f"a value of type {dtype} came back from the GPU")
-    array = np.frombuffer(data, dtype).reshape(type_.dims)
-    return array if array.flags.writeable else array.copy()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 from textwrap import indent
 
+from .storage import width_of
 from .wgsl import broadcast_index, helpers_used
 
 CHAIN = "\0chain"
@@ -56,8 +57,7 @@ class Binding:
 
     @property
     def nbytes(self) -> int:
-        width = int(self.element[3]) if self.element.startswith("vec") else 1
-        return self.count * width * 4
+        return self.count * width_of(self.element)
 
 
 @dataclass(slots=True)
@@ -76,6 +76,12 @@ class Kernel:
     maps: list[Map] = field(default_factory=list)
     fusable: bool = True
     """Whether it writes all of its output, each element once."""
+    exact: bool = False
+    """Whether what it stores is of the output's type already: moved, or cut to it."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * width_of(self.out_element)
 
     @property
     def size(self) -> int:

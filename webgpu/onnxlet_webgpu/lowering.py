@@ -14,14 +14,22 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from onnxlet.graph.ir import STRING, TensorType
+from onnxlet.graph.ir import TensorType
 from onnxlet.providers.base import Step
 
 from .kernel import CHAIN, Binding, Kernel, Map, Operand, elementwise_kernel, flat_body, flat_groups
-from .wgsl import ELEMENT, literal
+from .storage import BITS, KINDS, MOVED, element_of, type_name, widened, width_of
+from .wgsl import literal
 
 MAX_RANK = 8
 
+
+NARROWED = {
+    "float16": "rounded_to_half({0})",
+    "bfloat16": "rounded_to_bfloat({0})",
+    **{name: f"extractBits({{0}}, 0u, {bits}u)" for name, bits in BITS.items()},
+}
+"""What makes a result of 32 bits one of the type that it is stored for."""
 
 WITHOUT_MEANING = frozenset(
     {
@@ -82,7 +90,13 @@ class Tensor:
 
     @property
     def element(self) -> str:
-        return ELEMENT[self.dtype]
+        return element_of(self.dtype)
+
+    @property
+    def kind(self) -> str:
+        """The name of the element type that it is computed with like."""
+        name = type_name(self.dtype)
+        return KINDS.get(name, name)
 
     @property
     def size(self) -> int:
@@ -127,10 +141,17 @@ class Lowering:
         return self._tensor(self.step.node.inputs[index], type_, f"input {index}", kinds or ("float32",))
 
     def output(self, index: int = 0, *kinds: str) -> Tensor:
+        """Output `index`, of one of the kinds (default: any)."""
         type_ = self.step.outputs[index]
-        return self._tensor(
-            self.step.node.outputs[index], type_, f"output {index}", kinds or ("float32", "int32", "uint32", "bool")
-        )
+        return self._tensor(self.step.node.outputs[index], type_, f"output {index}", kinds or MOVED)
+
+    def has_output(self, index: int) -> bool:
+        return index < len(self.step.node.outputs) and bool(self.step.node.outputs[index])
+
+    def is_empty(self, index: int) -> bool:
+        """Whether input `index` has no elements. Only lowerings that ask may have such an input."""
+        type_ = self.step.inputs[index]
+        return type_ is not None and type_.concrete and type_.size == 0
 
     def single_output(self) -> None:
         """Refuse a node whose further outputs are used."""
@@ -160,16 +181,18 @@ class Lowering:
 
     def table(self, tag: str, values: np.ndarray) -> str:
         """The name of a constant that the lowering has computed by itself."""
-        name = f"\0{tag} of {self.step.node.outputs[0]}"
+        name = f"\0{tag} of {next(filter(None, self.step.node.outputs))}"
         self.derived[name] = Derived((), tag, lambda: values)
         return name
 
-    def temporary(self, tag: str, shape: tuple[int, ...]) -> Tensor:
-        """A float32 value between kernels of this node. Refuses one that is too large for the device."""
+    def temporary(self, tag: str, shape: tuple[int, ...], dtype: type = np.float32) -> Tensor:
+        """A value between kernels of this node. Refuses one that is too large for the device."""
         limit = min(self.target.max_binding_bytes, self.target.max_buffer_bytes)
-        if prod(shape) * 4 > limit:
-            self.refuse(f"its {tag} need {prod(shape) * 4:,} bytes, the device binds at most {limit:,}")
-        return Tensor(f"{self.step.node.outputs[0]}\0{tag}", shape, np.dtype(np.float32))
+        made = Tensor(f"{next(filter(None, self.step.node.outputs))}\0{tag}", shape, np.dtype(dtype))
+        nbytes = made.size * width_of(made.element)
+        if nbytes > limit:
+            self.refuse(f"its {tag} need {nbytes:,} bytes, the device binds at most {limit:,}")
+        return made
 
     def operand(self, index: int, *kinds: str, factor: bool = False) -> Operand:
         """Input `index` as an operand of a map: a number in the text where it is a known scalar, else a value.
@@ -179,7 +202,7 @@ class Lowering:
         """
         t = self.input(index, *kinds)
         if t.size == 1 and self.is_constant(index):
-            value = self.known(index, "").reshape(-1)[0]
+            value = widened(self.known(index, "").reshape(-1))[0]
             if not factor or (value != 0 and np.isfinite(value)):
                 return Operand("", t.shape, t.element, literal(value, t.element))
         return Operand(t.value, t.shape, t.element)
@@ -192,17 +215,17 @@ class Lowering:
         kernel = self.kernels[-1]
         kernel.maps.append(Map(tuple(operands), expression, kernel.shape, element))
 
-    def round_halves(self) -> None:
-        """Round what is of type float16 to it, where the node stores it."""
-        halves = {
-            name
+    def round_narrow(self) -> None:
+        """Round or cut what the node stores of a type of fewer than 32 bits, which is computed in 32, to that type."""
+        rounding = {
+            name: NARROWED[type_name(type_.dtype)]
             for name, type_ in zip(self.step.node.outputs, self.step.outputs, strict=True)
-            if type_ is not None and type_.dtype == np.float16
+            if type_ is not None and type_.dtype is not None and type_name(type_.dtype) in NARROWED
         }
         for kernel in self.kernels:
-            if kernel.output in halves:
+            if kernel.output in rounding and not kernel.exact:
                 chain = self.chain(kernel)
-                kernel.maps.append(Map((chain,), "rounded_to_half({0})", kernel.shape, "f32"))
+                kernel.maps.append(Map((chain,), rounding[kernel.output], kernel.shape, kernel.out_element))
 
     def check_attributes(self) -> None:
         """Refuse a node with an attribute that its lowering has not looked at: a newer opset may give it a meaning."""
@@ -265,18 +288,16 @@ class Lowering:
             self.refuse(f"the shape of {what} is not known before the run")
         dtype = type_.dtype
         assert dtype is not None
-        kind = "float32" if dtype == np.float16 else dtype.name
-        if dtype == STRING or kind not in kinds:
-            if dtype == np.int64:
-                self.refuse("int64 stays on the CPU")
-            self.refuse(f"{'string' if dtype == STRING else dtype} {what} has no GPU kernel")
+        actual = type_name(dtype)
+        if KINDS.get(actual, actual) not in kinds:
+            self.refuse(f"{actual} {what} has no GPU kernel")
         shape = type_.dims
         if len(shape) > MAX_RANK:
             self.refuse(f"{what} has rank {len(shape)}, the GPU kernels go to {MAX_RANK}")
         size = prod(shape)
         if size == 0:
-            self.refuse("empty tensors stay on the CPU")
-        nbytes = size * 4
+            self.refuse(f"{what} is empty")
+        nbytes = size * width_of(element_of(dtype))
         limit = min(self.target.max_binding_bytes, self.target.max_buffer_bytes)
         if nbytes > limit:
             self.refuse(f"{what} has {nbytes:,} bytes, the device binds at most {limit:,}")
@@ -315,8 +336,9 @@ def lower(
     if found is None:
         raise Refusal("no GPU kernel for this operator")
     result = Lowering(step, target, {} if aliases is None else aliases, {} if derived is None else derived)
-    found(result)
-    result.round_halves()
+    if not all(t is not None and t.concrete and t.size == 0 for t in step.outputs):
+        found(result)
+    result.round_narrow()
     result.check_attributes()
     result.check_limits()
     return result

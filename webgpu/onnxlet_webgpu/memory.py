@@ -13,8 +13,12 @@ from onnxlet.model.tensors import Tensor
 
 from .device import Device
 from .lowering import Derived
+from .storage import stored, widened
 
 MIN_CLASS = 256
+
+AS_THEY_ARE = tuple(map(np.dtype, (np.float32, np.int32, np.uint32, np.int64, np.uint64, np.float64)))
+"""Element types whose bytes are the same on the host and on the device."""
 
 
 def size_class(nbytes: int) -> int:
@@ -162,7 +166,7 @@ class Weights:
     def _hold(self, key: tuple[Any, ...], sources: tuple[Tensor, ...], rule: Derived | None) -> tuple[Any, ...]:
         weight = self.held.get(key)
         if weight is None:
-            if rule is None and sources[0].dtype in (np.float32, np.int32, np.uint32):
+            if rule is None and sources[0].dtype in AS_THEY_ARE:
                 buffer = self._new(sources[0].nbytes)
                 self.device.write_tensor(buffer, sources[0])
             else:
@@ -184,15 +188,3 @@ class Weights:
             weight.buffer.destroy()
         self.held.clear()
         self.nbytes = 0
-
-
-def widened(array: np.ndarray) -> np.ndarray:
-    """float16 as float32, all else as it is."""
-    return array.astype(np.float32) if array.dtype == np.float16 else array
-
-
-def stored(array: np.ndarray) -> np.ndarray:
-    """Host values in the form in which the device keeps them: contiguous, 4 bytes an element."""
-    if array.dtype == np.bool_:
-        array = array.astype(np.uint32)
-    return np.ascontiguousarray(widened(array))

@@ -12,21 +12,15 @@ from math import isinf, isnan, prod
 
 import numpy as np
 
-ELEMENT = {
-    np.dtype(np.float32): "f32",
-    np.dtype(np.float16): "f32",
-    np.dtype(np.int32): "i32",
-    np.dtype(np.uint32): "u32",
-    np.dtype(np.bool_): "u32",
-    np.dtype(np.int64): "i32",
-}
-"""How element types are stored on the device: float16 as the same number in f32, rounded after every operator, which
-needs no feature that adapters may lack; booleans as one u32 of 0 or 1; and int64 (which only a segment's inputs and
-constants can be, as indices) as i32 after a check that the values fit."""
+from .pairs import PAIR_HELPERS
+from .storage import PAIR
 
 
 def literal(value: object, element: str) -> str:
-    """A number as WGSL text of the given element type."""
+    """A number as WGSL text of the given element type. An integer of 64 bits is a pair of words."""
+    if element == PAIR:
+        bits = int(value) & 0xFFFFFFFFFFFFFFFF  # type: ignore[call-overload]
+        return f"vec2<u32>({bits & 0xFFFFFFFF}u, {bits >> 32}u)"
     if element == "u32":
         return f"{int(value)}u"  # type: ignore[call-overload]
     if element == "i32":
@@ -287,6 +281,39 @@ fn exponential(x: f32) -> f32 {
     if (x < -104.0) { return 0.0; }
     return select(exp(x), x, is_nan(x));
 }""", ("is_nan",)),
+    "rounded_to_bfloat": ("""// The nearest bfloat16, ties to even.
+fn rounded_to_bfloat(x: f32) -> f32 {
+    let bits = bitcast<u32>(x);
+    return select(bitcast<f32>((bits + 0x7fffu + ((bits >> 16u) & 1u)) & 0xffff0000u), x, is_nan(x));
+}""", ("is_nan",)),
+    "rounded_to_bits": ("""
+// The nearest number with `bits` bits behind the leading one and no exponent below `lowest`,
+// ties to even.
+fn rounded_to_bits(x: f32, bits: i32, lowest: i32) -> f32 {
+    if (is_nan(x) || is_inf(x)) { return x; }
+    let exponent = max(i32(bitcast<u32>(abs(x)) >> 23u) - 127, lowest) - bits;
+    let step = bitcast<f32>(u32(exponent + 127) << 23u);
+    let y = round(abs(x) / step) * step;
+    return select(y, -y, (bitcast<u32>(x) >> 31u) == 1u);
+}""", ("is_nan", "is_inf")),
+    "float_remainder": ("""
+// The remainder with the sign of the dividend, exact: multiples by powers of two are taken
+// away one by one.
+fn float_remainder(a: f32, b: f32) -> f32 {
+    if (is_nan(a) || is_nan(b) || is_inf(a) || b == 0.0) { return quiet_nan(); }
+    var rest = abs(a);
+    let divisor = abs(b);
+    if (!is_inf(b)) {
+        var part = divisor;
+        while (part <= rest * 0.5) { part = part * 2.0; }
+        while (part >= divisor) {
+            if (rest >= part) { rest = rest - part; }
+            part = part * 0.5;
+        }
+    }
+    return select(rest, -rest, (bitcast<u32>(a) >> 31u) == 1u);
+}""", ("is_nan", "is_inf", "quiet_nan")),
+    **PAIR_HELPERS,
 }  # fmt: skip
 """Helper functions by name: their text and the helpers that it uses. Each one's twin is NumPy's function."""
 

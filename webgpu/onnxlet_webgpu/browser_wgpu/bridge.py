@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from importlib import resources
+from pkgutil import get_data
 from typing import Any
 
 import js  # type: ignore[import-not-found]
@@ -12,7 +12,8 @@ from pyodide.ffi import JsException, to_js  # type: ignore[import-not-found]
 
 from .errors import GPUOutOfMemoryError, GPUValidationError
 
-BRIDGE: Any = run_js(resources.files("onnxlet_webgpu.browser_wgpu").joinpath("bridge.js").read_text())
+# Asked for at the top package: in a pure wheel this one is in an archive, and its files that are no modules are not.
+BRIDGE: Any = run_js((get_data("onnxlet_webgpu", "browser_wgpu/bridge.js") or b"").decode())
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,7 +1,8 @@
 """The operators of the GPU provider, by family. Importing this package fills the table of lowerings."""
 
-from . import (
+from . import (  # noqa: F401
     attention,
+    casts,
     convolution,
     elementwise,
     matmul,
@@ -11,7 +12,3 @@ from . import (
     reduction,
     resize,
 )
-
-__all__ = [
-    "attention", "convolution", "elementwise", "matmul", "movement", "normalization", "pooling", "reduction", "resize",
-]  # fmt: skip

@@ -12,12 +12,15 @@ import numpy as np
 
 from ..kernel import Operand
 from ..lowering import MICROSOFT, Lowering, lowering
+from ..storage import MOVED, PAIR, widened
 from ..wgsl import literal
+from .casts import CASTS
 
 FLOAT = ("float32",)
-SIGNED = ("float32", "int32")
-NUMBERS = ("float32", "int32", "uint32")
-ANY = ("float32", "int32", "uint32", "bool")
+SIGNED = ("float32", "int32", "int64")
+INTEGERS = ("int32", "uint32", "int64", "uint64")
+NUMBERS = ("float32", *INTEGERS)
+ANY = (*NUMBERS, "bool")
 BOOL = ("bool",)
 
 
@@ -55,7 +58,7 @@ SIMPLE: dict[str, tuple[str, tuple[str, ...]]] = {
     "HardSwish": ("{0} * clip({0} / 6.0 + 0.5, 0.0, 1.0)", FLOAT),
     "Mish": ("{0} * hyperbolic_tangent(softplus({0}))", FLOAT),
     "Not": ("1u - {0}", BOOL),
-    "BitwiseNot": ("~{0}", ("int32", "uint32")),
+    "BitwiseNot": ("~{0}", INTEGERS),
     "IsNaN": ("select(0u, 1u, is_nan({0}))", FLOAT),
     "Add": ("{0} + {1}", NUMBERS),
     "Sub": ("{0} - {1}", NUMBERS),
@@ -64,9 +67,9 @@ SIMPLE: dict[str, tuple[str, tuple[str, ...]]] = {
     "And": ("{0} & {1}", BOOL),
     "Or": ("{0} | {1}", BOOL),
     "Xor": ("{0} ^ {1}", BOOL),
-    "BitwiseAnd": ("{0} & {1}", ("int32", "uint32")),
-    "BitwiseOr": ("{0} | {1}", ("int32", "uint32")),
-    "BitwiseXor": ("{0} ^ {1}", ("int32", "uint32")),
+    "BitwiseAnd": ("{0} & {1}", INTEGERS),
+    "BitwiseOr": ("{0} | {1}", INTEGERS),
+    "BitwiseXor": ("{0} ^ {1}", INTEGERS),
     "Equal": ("select(0u, 1u, {0} == {1})", ANY),
     "Less": ("select(0u, 1u, {0} < {1})", NUMBERS),
     "LessOrEqual": ("select(0u, 1u, {0} <= {1})", NUMBERS),
@@ -77,27 +80,51 @@ SIMPLE: dict[str, tuple[str, tuple[str, ...]]] = {
 """Operators without attributes whose operands all have one type: expression and element types."""
 
 
+PAIRS: dict[str, tuple[str, ...]] = {
+    "Abs": ("pair_absolute({0})",) * 2,
+    "Neg": ("pair_negate({0})",) * 2,
+    "Relu": ("select({0}, vec2<u32>(0u), pair_is_negative({0}))",) * 2,
+    "Add": ("pair_add({0}, {1})",) * 2,
+    "Sub": ("pair_subtract({0}, {1})",) * 2,
+    "Mul": ("pair_multiply({0}, {1})",) * 2,
+    "Div": ("pair_divide({0}, {1})", "pair_quotient({0}, {1})"),
+    "Equal": ("select(0u, 1u, pair_equal({0}, {1}))",) * 2,
+    "Less": ("select(0u, 1u, pair_less({0}, {1}))", "select(0u, 1u, pair_below({0}, {1}))"),
+    "Greater": ("select(0u, 1u, pair_less({1}, {0}))", "select(0u, 1u, pair_below({1}, {0}))"),
+    "LessOrEqual": ("select(1u, 0u, pair_less({1}, {0}))", "select(1u, 0u, pair_below({1}, {0}))"),
+    "GreaterOrEqual": ("select(1u, 0u, pair_less({0}, {1}))", "select(1u, 0u, pair_below({0}, {1}))"),
+    "PRelu": ("select({0}, pair_multiply({0}, {1}), pair_is_negative({0}))", "{0}"),
+}
+"""Expressions for int64 and for uint64; operators that aren't here have the same for pairs as for words."""
+
+
 @lowering(*SIMPLE)
 def simple(n: Lowering) -> None:
-    expression, kinds = SIMPLE[n.step.node.op_type]
-    factor = n.step.node.op_type in ("Mul", "Div")
+    name = n.step.node.op_type
+    expression, kinds = SIMPLE[name]
+    factor = name in ("Mul", "Div")
     operands = [n.operand(i, *kinds, factor=factor) for i in range(len(n.step.node.inputs))]
-    _no_old_broadcast(n)
-    if n.step.node.op_type == "PRelu":
-        _check_broadcast(n, operands)
+    if operands[0].element == PAIR and name in PAIRS:
+        expression = PAIRS[name][n.input(0, *kinds).kind == "uint64"]
+    if len(operands) > 1:
+        operands[1] = _second_operand(n, operands)
     n.emit_map(operands, expression.replace("{zero}", literal(0, operands[0].element)))
 
 
-def _no_old_broadcast(n: Lowering) -> None:
-    """Before opset 7 an attribute `axis` said where a smaller second operand goes."""
+def _second_operand(n: Lowering, operands: list[Operand]) -> Operand:
+    """The second operand as it is broadcast: before opset 7 it was laid along an axis of the first."""
+    first, second = operands
+    shape = second.shape
     axis = n.attribute("axis")
-    if n.attribute("broadcast") and axis is not None:
-        n.refuse("the broadcasting of opset 6 with an axis has no GPU kernel")
-
-
-def _check_broadcast(n: Lowering, operands: list[Operand]) -> None:
-    if np.broadcast_shapes(*(o.shape for o in operands)) != n.output().shape:
+    n.attribute("broadcast")
+    if n.version < 7 and n.step.node.op_type != "PRelu" and len(shape) < len(first.shape):
+        start = len(first.shape) - len(shape) if axis is None else axis % len(first.shape)
+        shape = shape + (1,) * (len(first.shape) - start - len(shape))
+    if n.step.node.op_type == "PRelu" and n.version < 7 and len(shape) == 1 and len(first.shape) > 1:
+        shape = shape + (1,) * (len(first.shape) - 2)  # one slope, or one for each channel
+    if np.broadcast_shapes(first.shape, shape) != n.output().shape:
         n.refuse("its operands do not broadcast to the output")
+    return Operand(second.value, shape, second.element, second.text)
 
 
 def _elu(n: Lowering) -> str:
@@ -146,7 +173,14 @@ def _quick_gelu(n: Lowering) -> str:
 
 
 def _sign(n: Lowering) -> str:
-    return "sign({0})" if n.input(0, *SIGNED).element == "i32" else "select(sign({0}), {0}, is_nan({0}))"
+    x = n.input(0, *NUMBERS)
+    return {
+        "float32": "select(sign({0}), {0}, is_nan({0}))",
+        "int32": "sign({0})",
+        "uint32": "min({0}, 1u)",
+        "int64": "pair_sign({0})",
+        "uint64": "vec2<u32>(min({0}.x | {0}.y, 1u), 0u)",
+    }[x.kind]
 
 
 def _is_inf(n: Lowering) -> str:
@@ -165,7 +199,7 @@ PARAMETRIC: dict[tuple[str, str], tuple[Callable[[Lowering], str], tuple[str, ..
     ("", "Shrink"): (_shrink, FLOAT),
     ("", "Gelu"): (_gelu, FLOAT),
     ("", "Swish"): (_swish, FLOAT),
-    ("", "Sign"): (_sign, SIGNED),
+    ("", "Sign"): (_sign, NUMBERS),
     ("", "IsInf"): (_is_inf, FLOAT),
     (MICROSOFT, "Gelu"): (lambda n: "gelu({0})", FLOAT),
     (MICROSOFT, "QuickGelu"): (_quick_gelu, FLOAT),
@@ -194,16 +228,25 @@ def gelu_with_bias(n: Lowering) -> None:
         n.emit_map([n.operand(0)], f"{function}({{0}})")
 
 
+EXTREMA = {
+    "float32": ("max_nan", "min_nan"),
+    "int32": ("max", "min"),
+    "uint32": ("max", "min"),
+    "int64": ("pair_max", "pair_min"),
+    "uint64": ("pair_highest", "pair_lowest"),
+}
+"""The functions for the greater and the smaller of two numbers, by kind."""
+
+
 @lowering("Max", "Min", "Sum", "Mean")
 def variadic(n: Lowering) -> None:
     name = n.step.node.op_type
     kinds = NUMBERS if name in ("Max", "Min") else FLOAT
     operands = [n.operand(i, *kinds) for i in range(len(n.step.node.inputs))]
     expression = "{0}"
-    suffix = "_nan" if operands[0].element == "f32" else ""
     for i in range(1, len(operands)):
         if name in ("Max", "Min"):
-            expression = f"{name.lower()}{suffix}({expression}, {{{i}}})"
+            expression = f"{EXTREMA[n.input(0, *kinds).kind][name == 'Min']}({expression}, {{{i}}})"
         else:
             expression += f" + {{{i}}}"
     if name == "Mean":
@@ -214,7 +257,6 @@ def variadic(n: Lowering) -> None:
 @lowering("Clip")
 def clip(n: Lowering) -> None:
     x = n.operand(0, *NUMBERS)
-    numeric = np.finfo(np.float32) if x.element == "f32" else None
     if n.version < 11:
         bounds = [n.attribute("min"), n.attribute("max")]
         low, high = (None if b is None else Operand("", (), x.element, literal(b, x.element)) for b in bounds)
@@ -227,35 +269,48 @@ def clip(n: Lowering) -> None:
                 n.refuse("Clip's bounds must be scalars")
             operands.append(Operand(bound.value, (), bound.element, bound.text))
             names[key] = f"{{{len(operands) - 1}}}"
-    if numeric is not None:
-        expression = "{0}"
-        if names:
-            expression = f"clip({{0}}, {names.get('low', '-infinity()')}, {names.get('high', 'infinity()')})"
-    else:
-        expression = "{0}" if "low" not in names else f"max({{0}}, {names['low']})"
-        expression = expression if "high" not in names else f"min({expression}, {names['high']})"
+    expression = "{0}"
+    greater, smaller = EXTREMA[n.input(0, *NUMBERS).kind]
+    if x.element == "f32" and names:
+        expression = f"clip({{0}}, {names.get('low', '-infinity()')}, {names.get('high', 'infinity()')})"
+    elif x.element != "f32":
+        expression = expression if "low" not in names else f"{greater}({expression}, {names['low']})"
+        expression = expression if "high" not in names else f"{smaller}({expression}, {names['high']})"
     n.emit_map(operands, expression)
 
 
 @lowering("Where")
 def where(n: Lowering) -> None:
-    n.emit_map([n.operand(0, *BOOL), n.operand(1, *ANY), n.operand(2, *ANY)], "select({2}, {1}, {0} != 0u)")
+    n.emit_map([n.operand(0, *BOOL), n.operand(1, *MOVED), n.operand(2, *MOVED)], "select({2}, {1}, {0} != 0u)")
 
 
 @lowering("Pow")
 def power(n: Lowering) -> None:
-    base = n.operand(0, *SIGNED)
-    exponent = n.constant(1)
-    if exponent is not None and exponent.size == 1 and base.element == "f32" and exponent.ndim <= len(base.shape):
-        n.emit_map([base], _constant_power(float(exponent.reshape(-1)[0])))
+    kind = n.input(0, *NUMBERS).kind
+    base = n.operand(0, *NUMBERS)
+    known = n.constant(1)
+    if known is not None and known.size == 1 and kind == "float32" and known.ndim <= len(base.shape):
+        n.emit_map([base], _constant_power(float(widened(known).reshape(-1)[0])))
         return
-    second = n.operand(1, *SIGNED)
-    if base.element == "i32":
-        if second.element != "i32":
-            n.refuse("an integer to a power that is not an integer has no GPU kernel")
-        n.emit_map([base, second], "integer_power({0}, {1})")
+    other = n.input(1, *NUMBERS).kind
+    operands = [base, n.operand(1, *NUMBERS)]
+    if n.version < 7:
+        operands[1] = _second_operand(n, operands)
+    if kind == "float32":
+        exponent = "{1}" if other == kind else CASTS[other, kind].replace("{0}", "{1}")
+        n.emit_map(operands, f"power({{0}}, {exponent})")
+    elif kind == other == "int32":
+        n.emit_map(operands, "integer_power({0}, {1})")
+    elif kind == other == "int64":
+        n.emit_map(operands, "pair_power({0}, {1})")
+    elif kind == "int32" and other == "int64":
+        n.emit_map(operands, "bitcast<i32>(pair_power(pair_of_int({0}), {1}).x)")
+    elif kind == "int64" and other == "int32":
+        n.emit_map(operands, "pair_power({0}, pair_of_int({1}))")
+    elif kind == "int32" and other == "uint32":
+        n.emit_map(operands, "integer_power({0}, bitcast<i32>({1}))")
     else:
-        n.emit_map([base, second], "power({0}, f32({1}))")
+        n.refuse(f"Pow of {kind} and {other} has no GPU kernel")
 
 
 def _constant_power(e: float) -> str:
@@ -270,42 +325,36 @@ def _constant_power(e: float) -> str:
 
 @lowering("Mod")
 def mod(n: Lowering) -> None:
-    a, b = n.operand(0, "int32", "uint32"), n.operand(1, "int32", "uint32")
-    signed_floor = a.element == "i32" and not n.attribute("fmod", 0)
-    n.emit_map([a, b], "floor_mod({0}, {1})" if signed_floor else "{0} % {1}")
+    kind = n.input(0, *NUMBERS).kind
+    fmod = bool(n.attribute("fmod", 0))
+    if kind == "float32" and not fmod:
+        n.refuse("Mod of floats with the divisor's sign has no GPU kernel")
+    expression = {
+        "float32": "float_remainder({0}, {1})",
+        "int32": "{0} % {1}" if fmod else "floor_mod({0}, {1})",
+        "uint32": "{0} % {1}",
+        "int64": "pair_remainder({0}, {1})" if fmod else "pair_floor_mod({0}, {1})",
+        "uint64": "pair_rest({0}, {1})",
+    }[kind]
+    n.emit_map([n.operand(0, *NUMBERS), n.operand(1, *NUMBERS)], expression)
 
 
 @lowering("BitShift")
 def bit_shift(n: Lowering) -> None:
-    shift = "<<" if n.attribute("direction") == "LEFT" else ">>"
-    expression = f"select({{0}} {shift} ({{1}} & 31u), 0u, {{1}} > 31u)"
-    n.emit_map([n.operand(0, "uint32"), n.operand(1, "uint32")], expression)
-
-
-CASTS = {
-    ("float32", "int32"): "i32({0})",
-    ("float32", "uint32"): "u32({0})",
-    ("float32", "bool"): "select(1u, 0u, {0} == 0.0)",
-    ("int32", "float32"): "f32({0})",
-    ("int32", "uint32"): "u32({0})",
-    ("int32", "bool"): "select(0u, 1u, {0} != 0)",
-    ("uint32", "float32"): "f32({0})",
-    ("uint32", "int32"): "i32({0})",
-    ("uint32", "bool"): "select(0u, 1u, {0} != 0u)",
-    ("bool", "float32"): "f32({0})",
-    ("bool", "int32"): "i32({0})",
-    ("bool", "uint32"): "{0}",
-}
-
-
-@lowering("Cast", "CastLike")
-def cast(n: Lowering) -> None:
-    x, out = n.input(0, *ANY), n.output()
-    from_, to = ("float32" if t.dtype == np.float16 else t.dtype.name for t in (x, out))
-    if x.dtype == out.dtype or (x.dtype == np.float16 and out.dtype == np.float32):
-        n.alias(out, x)  # a float16 is the same number in f32
+    """Amounts that are negative or as many as there are bits shift everything out."""
+    x = n.input(0, *INTEGERS)
+    left = n.attribute("direction") == "LEFT"
+    bits = x.dtype.itemsize * 8
+    if x.kind == "uint64":
+        amount = "select({1}.x, 64u, {1}.y != 0u)"
+        expression = f"pair_shift_{'left' if left else 'right'}({{0}}, {amount})"
+    elif x.kind == "int64":
+        n.refuse("BitShift of int64 has no GPU kernel")
     else:
-        n.emit_map([n.operand(0, *ANY)], "{0}" if from_ == to else CASTS[from_, to])
+        amount = "bitcast<u32>({1})" if x.kind == "int32" else "{1}"
+        outside = "{0} >> 31u" if x.kind == "int32" and not left else literal(0, x.element)
+        expression = f"select({{0}} {'<<' if left else '>>'} ({amount} & 31u), {outside}, {amount} >= {bits}u)"
+    n.emit_map([n.operand(0, *INTEGERS), n.operand(1, *INTEGERS)], expression)
 
 
 @lowering("BatchNormalization")

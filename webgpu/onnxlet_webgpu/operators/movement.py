@@ -8,9 +8,8 @@ import numpy as np
 
 from ..kernel import Kernel, flat_body, flat_groups
 from ..lowering import Lowering, Tensor, lowering
+from ..storage import MOVED, PAIR
 from ..wgsl import broadcast_strides, contiguous_strides, index_expression, literal
-
-MOVED = ("float32", "int32", "uint32", "bool")
 
 
 @lowering("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
@@ -136,26 +135,32 @@ def concat(n: Lowering) -> None:
 
 
 def indices(n: Lowering, index: int, axis_size: int) -> Tensor:
-    """Input `index` as i32 indices of an axis, which the host checks before it uploads them."""
-    t = n.input(index, "int64", "int32")
+    """Input `index` as indices of an axis, which the host checks before it uploads them. Read them by `index_at`."""
+    t = n.input(index, "int64", "int32", "uint32")
     name = n.step.node.inputs[index]
     if n.is_constant(index):
         limit = axis_size
 
         def narrow(values: np.ndarray) -> np.ndarray:
-            return narrow_indices(values, limit, name)
+            check_indices(values, limit, name)
+            return values.astype(np.int32)
 
-        return Tensor(n.derive((index,), f"index below {limit}", narrow), t.shape, t.dtype)
+        return Tensor(n.derive((index,), f"index below {limit}", narrow), t.shape, np.dtype(np.int32))
     n.index_limits.append((t.value, axis_size))
     return t
 
 
-def narrow_indices(values: np.ndarray, limit: int, name: str) -> np.ndarray:
-    """Indices of an axis of `limit` elements as int32. Raises `IndexError` where one lies outside."""
+def index_at(name: str, t: Tensor, place: str) -> str:
+    """Text of the index (i32) at `place` of a binding `name` for `t`: of 64 bits the low word."""
+    text = f"{name}[{place}]"
+    return f"bitcast<i32>({text}.x)" if t.element == PAIR else text if t.element == "i32" else f"i32({text})"
+
+
+def check_indices(values: np.ndarray, limit: int, name: str) -> None:
+    """Raise `IndexError` where an index lies outside of an axis of `limit` elements."""
     if values.size and (values.min() < -limit or values.max() >= limit):
         wrong = values[(values < -limit) | (values >= limit)].reshape(-1)[0]
         raise IndexError(f"{name!r} holds the index {wrong}, outside of an axis of {limit}")
-    return values.astype(np.int32)
 
 
 def wrapped(text: str, size: int) -> str:
@@ -176,7 +181,7 @@ def gather(n: Lowering) -> None:
         place += f" + i % {inner}u"
     if axis > 0:
         place += f" + i / {index.size * inner}u * {size * inner}u"
-    statements = f"let k = index[{which}];\nstore(i, x[{place}]);"
+    statements = f"let k = {index_at('index', index, which)};\nstore(i, x[{place}]);"
     n.emit_flat(n.title(x, index, note=f"axis {axis}"), [x.binding("x"), index.binding("index")], statements, out)
 
 
@@ -188,7 +193,7 @@ def gather_elements(n: Lowering) -> None:
     strides = contiguous_strides(x.shape)
     others = [0 if d == axis else s for d, s in enumerate(strides)]
     place = f"{index_expression(out.shape, others)} + {wrapped('k', x.shape[axis])} * {strides[axis]}u"
-    statements = f"let k = index[i];\nstore(i, x[{place}]);"
+    statements = f"let k = {index_at('index', index, 'i')};\nstore(i, x[{place}]);"
     n.emit_flat(n.title(x, index, note=f"axis {axis}"), [x.binding("x"), index.binding("index")], statements, out)
 
 

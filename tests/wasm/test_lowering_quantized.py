@@ -63,11 +63,29 @@ def test_conv_integer(provider, case):
     check(provider, one, feeds, constants, references=definition("ConvInteger"), atol=0, rtol=0)
 
 
-def test_sums_that_float32_can_not_hold_are_refused(provider):
+def test_sums_that_float32_can_not_hold_are_exact(provider):
     constants = {"w": np.full((2, 600, 1, 1), 127, np.int8)}
-    reason = refusal(provider, node("ConvInteger", "x w"), {"x": integers(np.uint8, 1, 600, 2, 2)}, constants,
-                     definition("ConvInteger"))  # fmt: skip
-    assert "not exact" in (reason or "")
+    feeds = {"x": integers(np.uint8, 1, 600, 2, 2, low=250)}
+    check(provider, node("ConvInteger", "x w"), feeds, constants, references=definition("ConvInteger"), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("operator", ["QLinearConv", "ConvInteger"])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_weights_that_are_computed(provider, operator, groups):
+    feeds = {"x": integers(np.uint8, 1, 6, 7, 5), "w": integers(np.int8, 6, 6 // groups, 3, 2)}
+    feeds |= {"wz": integers(np.int8, 6), "xz": integers(np.uint8)}
+    constants = {}
+    if operator == "QLinearConv":
+        constants = {"xs": scales(), "ws": scales(6), "ys": np.array(5, np.float32), "yz": integers(np.uint8)}
+    names = "x xs xz w ws wz ys yz" if operator == "QLinearConv" else "x w xz wz"
+    check(provider, node(operator, names, group=groups), feeds, constants, references=definition(operator), atol=0,
+          rtol=0)  # fmt: skip
+
+
+def test_one_dimensional_convolution(provider):
+    constants = {"w": integers(np.int8, 5, 4, 3), "xz": integers(np.uint8)}
+    one = node("ConvInteger", "x w xz", pads=[1, 1], strides=[2])
+    check(provider, one, {"x": integers(np.uint8, 2, 4, 9)}, constants, references=definition("ConvInteger"), atol=0)
 
 
 @pytest.mark.parametrize("shapes", [((4, 20), (20, 9)), ((2, 3, 20), (20, 9)), ((2, 4, 20), (2, 20, 9))], ids=str)

@@ -322,8 +322,8 @@ def depthwise(arithmetic: Arithmetic, size: int, stride: int, width: int) -> str
 
 
 def integer_tile(rows: int, seven_bits: bool) -> str:
-    """rows x 8 sums of products of integers: (a, b, words, sums), see `int8.h`. A lies in quartets of rows, a 32-bit word
-    of each side by side; B has 8 such words for each of A, in 16 bits or in bytes of which 7 bits are used.
+    """rows x 8 sums of products of integers: (a, b, words, sums), see `int8.h`. A lies in quartets of rows, a 32-bit
+    word of each side by side; B has 8 such words for each of A, in 16 bits or in bytes of which 7 bits are used.
 
     One step at a time: unrolled, V8's code is slower.
     """

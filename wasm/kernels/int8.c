@@ -6,24 +6,28 @@
 #include <immintrin.h>
 #endif
 
+typedef uint8_t b16 __attribute__((ext_vector_type(16)));
 typedef uint8_t b8 __attribute__((ext_vector_type(8)));
+typedef int8_t c8 __attribute__((ext_vector_type(8)));
 typedef int16_t v8s __attribute__((ext_vector_type(8)));
 typedef uint16_t v8us __attribute__((ext_vector_type(8)));
 typedef uint32_t v4u __attribute__((ext_vector_type(4)));
 typedef uint32_t vu __attribute__((ext_vector_type(LANES)));
 typedef b8 b8_unaligned __attribute__((aligned(1), may_alias));
-typedef v4i v4i_bytes __attribute__((aligned(1), may_alias));
+typedef b16 b16_unaligned __attribute__((aligned(1), may_alias));
 
 // B[k][n] at b + k / inner * step_outer + k % inner * step_inner + n * step_n, `type` int8 or uint8; `zero` is the
 // address of its zero points, `zeros` of them: 1, or one per column (0 and 0: none). Fills `panels` (round_up(n, 8) *
-// round_up(k, 4) bytes) and `columns` (128 bytes a panel) in the best format up to `best` that the machine has. Unit: a
-// panel.
+// round_up(k, 4) bytes) and `columns` (128 bytes a panel) in the best format up to `best` that the machine has. More
+// matrices may follow: the next n columns. Unit: a panel of a matrix.
 KERNEL(pack_b_int8, b, type, inner, step_outer, step_inner, step_n, zero, zeros, panels, columns, k, n, best) {
     const int is_signed = a->type == TYPE_I8;
-    for (word panel = begin; panel < end; panel++) {
-        const uint8_t *from = PTR(const uint8_t, a->b) + panel * PANEL * a->step_n;
-        int8_t *to = PTR(int8_t, a->panels) + panel * PANEL_BYTES(a->k);
-        Columns *columns = PTR(Columns, a->columns) + panel;
+    const word per_group = div_up(a->n, PANEL);
+    for (word unit = begin; unit < end; unit++) {
+        const word group = unit / per_group, panel = unit % per_group;
+        const uint8_t *from = PTR(const uint8_t, a->b) + (group * a->n + panel * PANEL) * a->step_n;
+        int8_t *to = PTR(int8_t, a->panels) + unit * PANEL_BYTES(a->k);
+        Columns *columns = PTR(Columns, a->columns) + unit;
         word count = min_word(PANEL, a->n - panel * PANEL);
         int least[PANEL], most[PANEL];
         for (word j = 0; j < PANEL; j++) least[j] = 255, most[j] = -128;
@@ -50,15 +54,15 @@ KERNEL(pack_b_int8, b, type, inner, step_outer, step_inner, step_n, zero, zeros,
             base[j] = format == FORMAT_SEVEN_BITS ? least[j] : is_signed ? 0 : 128;
             if (format == FORMAT_EIGHT_BITS) base[j] = is_signed ? -128 : 0;
             int32_t zero = 0;
-            word z = a->zeros > 1 ? panel * PANEL + j : 0;
+            word z = a->zeros > 1 ? group * a->n + panel * PANEL + j : 0;
             if (a->zeros) zero = is_signed ? PTR(const int8_t, a->zero)[z] : PTR(const uint8_t, a->zero)[z];
             columns->offsets[j] = base[j] - zero;
         }
-        const int pairs = format == FORMAT_PAIRS, group = pairs ? 2 : 4;
+        const int pairs = format == FORMAT_PAIRS, size = pairs ? 2 : 4;
         memset(to, 0, (size_t)PANEL_BYTES(a->k));
         EACH_ELEMENT {
             int value = ELEMENT - base[j];
-            to[k / group * group * PANEL + j * group + k % group] = (int8_t)value;
+            to[k / size * size * PANEL + j * size + k % size] = (int8_t)value;
             if (!pairs) columns->sums[j] += value;
         }
     }
@@ -103,21 +107,20 @@ INLINE v4i add_pairs(v8s x) {
 #endif
 }
 
-// `count` bytes of a row's end, filled up.
-INLINE void copy_end(uint8_t *to, const uint8_t *from, word count, word size, uint8_t filler) {
-    for (word i = 0; i < size; i++) to[i] = i < count ? from[i] : filler;
-}
+static const uint8_t places[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
+// Behind a row's end the zero point stands in for what is not there.
 static NOINLINE void fill_quads(const Block *block, const uint8_t *const rows[QUARTET], int32_t *to, int32_t *sums) {
-    const uint8_t flip = block->is_signed ? 0 : 128;
+    const b16 flip = (b16)(uint8_t)(block->is_signed ? 0 : 128), zero = (b16)(uint8_t)block->zero;
+    const word depth = block->depth;
     v4i total = (v4i)0;
-    for (word k = 0; k < block->depth; k += 16, to += 16) {
+    for (word k = 0; k < depth; k += 16, to += 16) {
         v4i r[QUARTET];
+        const b16 there = (b16)(*(const b16_unaligned *)places < (uint8_t)min_word(16, depth - k));
         UNROLL for (int i = 0; i < QUARTET; i++) {
-            uint8_t end[16];
-            const uint8_t *from = rows[i] + k;
-            if (k + 16 > block->depth) copy_end(end, from, block->depth - k, 16, flip), from = end;
-            r[i] = *(const v4i_bytes *)from ^ (int32_t)(flip * 0x01010101u);
+            b16 bytes = *(const b16_unaligned *)(rows[i] + k);
+            bytes = (bytes & there) | (zero & ~there);
+            r[i] = (v4i)(bytes ^ flip);
         }
         transpose(r);
         UNROLL for (int i = 0; i < QUARTET; i++) {
@@ -126,22 +129,21 @@ static NOINLINE void fill_quads(const Block *block, const uint8_t *const rows[QU
             *(v4i_unaligned *)(to + 4 * i) = r[i];
         }
     }
-    *(v4i_unaligned *)sums = (v4i)((v4u)total + (uint32_t)block->alpha * (uint32_t)block->depth);
+    *(v4i_unaligned *)sums = (v4i)((v4u)total + (uint32_t)block->alpha * (uint32_t)ROUND_UP(depth, 16));
 }
 
 static NOINLINE void fill_pairs(const Block *block, const uint8_t *const rows[QUARTET], int32_t *to, int32_t *sums) {
     const v8s zero = (v8s)(int16_t)block->zero;
+    const word depth = block->depth;
     v4i total = (v4i)0;
-    for (word k = 0; k < block->depth; k += 8, to += 16) {
+    for (word k = 0; k < depth; k += 8, to += 16) {
         v4i r[QUARTET];
+        const b8 there = (b8)(*(const b8_unaligned *)places < (uint8_t)min_word(8, depth - k));
+        const v8s mask = __builtin_convertvector((c8)there, v8s);
         UNROLL for (int i = 0; i < QUARTET; i++) {
-            uint8_t end[8];
-            const uint8_t *from = rows[i] + k;
-            if (k + 8 > block->depth) copy_end(end, from, block->depth - k, 8, (uint8_t)block->zero), from = end;
-            b8 bytes = *(const b8_unaligned *)from;
-            typedef int8_t c8 __attribute__((ext_vector_type(8)));
+            b8 bytes = *(const b8_unaligned *)(rows[i] + k);
             v8s wide = block->is_signed ? __builtin_convertvector((c8)bytes, v8s) : __builtin_convertvector(bytes, v8s);
-            r[i] = (v4i)(wide - zero);
+            r[i] = (v4i)((wide - zero) & mask);
         }
         transpose(r);
         UNROLL for (int i = 0; i < QUARTET; i++) {
@@ -160,31 +162,6 @@ void block_fill(const Block *block, word at, const uint8_t *const rows[QUARTET],
 
 INLINE vu vload_count_u(const int32_t *p, word count) { return (vu)vload_count((const float *)p, count); }
 
-#define BOUNDS(is_signed, zero)                                                                    \
-    const float low = (float)((is_signed ? -128 : 0) - zero), high = (float)((is_signed ? 127 : 255) - zero);
-
-// Eight integers in the range of a byte as bytes.
-INLINE void store_bytes(uint8_t *to, const vi values[PER_PANEL], word width, int is_signed) {
-    union {
-        uint8_t bytes[PANEL];
-        uint64_t all;
-    } narrow;
-#if defined(__wasm__)
-    v128_t halves = wasm_i16x8_narrow_i32x4((v128_t)values[0], (v128_t)values[1]);
-    v128_t bytes = is_signed ? wasm_i8x16_narrow_i16x8(halves, halves) : wasm_u8x16_narrow_i16x8(halves, halves);
-    narrow.all = (uint64_t)wasm_i64x2_extract_lane(bytes, 0);
-#else
-    (void)is_signed;
-    typedef uint8_t vb __attribute__((ext_vector_type(LANES)));
-    UNROLL for (int j = 0; j < PER_PANEL; j++) {
-        vb part = __builtin_convertvector(values[j], vb);
-        __builtin_memcpy(narrow.bytes + j * LANES, &part, LANES);
-    }
-#endif
-    if (width == PANEL) __builtin_memcpy(to, &narrow.all, PANEL);
-    else for (word j = 0; j < width; j++) to[j] = narrow.bytes[j];
-}
-
 // The columns of a panel, from n on, `width` of them, of `rows` rows from m on. `totals` are TILE_STEP apart.
 #define TILE_STEP (INT8_PANELS * PANEL)
 INLINE void finish(const Result *r, const int type, const Columns *columns, int32_t alpha, const int32_t *totals,
@@ -201,7 +178,7 @@ INLINE void finish(const Result *r, const int type, const Columns *columns, int3
         if (r->a_scale) scale[j] *= *r->a_scale;
         bias[j] = r->bias ? vload_count(r->bias + n + j * LANES, count) : vsplat(0.0f);
     }
-    BOUNDS(r->type == TYPE_I8, r->zero)
+    const Rounding rounding = rounding_to(r->type == TYPE_I8, r->zero);
     for (word i = 0; i < rows; i++, totals += TILE_STEP) {
         vi bytes[PER_PANEL];
         const word place = (m + i) * r->ldc + n;
@@ -217,7 +194,7 @@ INLINE void finish(const Result *r, const int type, const Columns *columns, int3
                 if (r->bias) value += bias[j];
                 vstore_count(F32(r->c) + place + j * LANES, value, count);
             } else {
-                bytes[j] = rounded_bytes(value, low, high) + r->zero;
+                bytes[j] = rounded(value, &rounding);
             }
         }
         if (type == TYPE_U8) store_bytes(PTR(uint8_t, r->c) + place, bytes, width, r->type == TYPE_I8);

@@ -51,6 +51,7 @@ typedef struct {
 Block block_of(char *scratch, word depth, word type, word zero);
 
 // Prepares rows [at, at + 4) of a block, of which those that are not there repeat others. `formats` has a bit for each.
+// 16 bytes beyond a row's end are read.
 void block_fill(const Block *block, word at, const uint8_t *const rows[QUARTET], unsigned formats);
 
 // Where results go, and what is done to them.
@@ -79,10 +80,45 @@ INLINE int32_t zero_at(word type, word zero) {
     return !zero ? 0 : type == TYPE_I8 ? *PTR(const int8_t, zero) : *PTR(const uint8_t, zero);
 }
 
-// Numbers rounded to integers, ties to even, within [low, high]; NaN gives 0.
-INLINE vi rounded_bytes(vf value, float low, float high) {
-    value = vselect(value == value, value, vsplat(0.0f));
-    return __builtin_convertvector(vrint(vclamp(value, vsplat(low), vsplat(high))), vi);
+// Numbers rounded to integers, ties to even, plus `zero`, within the range of bytes. What is not a number gives the least.
+typedef struct {
+    vf low, high;
+    vi shift;
+} Rounding;
+
+// Adding this to a small number leaves the number, rounded, in the last bits.
+#define ROUNDER 12582912.0f
+INLINE Rounding rounding_to(int is_signed, int32_t zero) {
+    const int least = is_signed ? -128 : 0, most = is_signed ? 127 : 255;
+    const vi bits = (vi)vsplat(ROUNDER);
+    return (Rounding){vsplat((float)(least - zero)), vsplat((float)(most - zero)), bits - zero};
+}
+INLINE vi rounded(vf value, const Rounding *to) {
+    value = vselect(value > to->low, value, to->low);
+    value = vselect(value < to->high, value, to->high);
+    return (vi)(value + ROUNDER) - to->shift;
+}
+
+// Vectors of integers in the range of a byte as a panel of bytes, of which `width` are stored.
+INLINE void store_bytes(uint8_t *to, const vi values[PER_PANEL], word width, int is_signed) {
+    union {
+        uint8_t bytes[PANEL];
+        uint64_t all;
+    } narrow;
+#if defined(__wasm__)
+    v128_t halves = wasm_i16x8_narrow_i32x4((v128_t)values[0], (v128_t)values[1]);
+    v128_t bytes = is_signed ? wasm_i8x16_narrow_i16x8(halves, halves) : wasm_u8x16_narrow_i16x8(halves, halves);
+    narrow.all = (uint64_t)wasm_i64x2_extract_lane(bytes, 0);
+#else
+    (void)is_signed;
+    typedef uint8_t vb __attribute__((ext_vector_type(LANES)));
+    UNROLL for (int j = 0; j < PER_PANEL; j++) {
+        vb part = __builtin_convertvector(values[j], vb);
+        __builtin_memcpy(narrow.bytes + j * LANES, &part, LANES);
+    }
+#endif
+    if (width == PANEL) __builtin_memcpy(to, &narrow.all, PANEL);
+    else for (word j = 0; j < width; j++) to[j] = narrow.bytes[j];
 }
 
 // The inner loops (int8_tile.c, and hot_loops.py for WebAssembly): totals[row][column] of up to INT8_ROWS rows and

@@ -2,8 +2,11 @@
 
 from . import (
     attention,
+    carried,
+    composed,
     conv,
     conv_transpose,
+    doubles,
     elementwise,
     features,
     gemm,
@@ -11,12 +14,15 @@ from . import (
     movement,
     normalize,
     pool,
+    pool_any,
     quantize,
     quantized,
+    quantized_conv,
     reduce,
     resize,
     rnn,
     rounding,
+    sampling,
     trees,
 )
 from .expansion import expanded, expanded_segment
@@ -24,8 +30,8 @@ from .registry import Refused, find, lower, lowered_operators
 from .rounding import joined_rounding
 
 FAMILIES = (
-    attention, conv, conv_transpose, elementwise, features, gemm, index, movement, normalize, pool, quantize, quantized,
-    reduce, resize, rnn, rounding, trees,
+    attention, carried, composed, conv, conv_transpose, doubles, elementwise, features, gemm, index, movement, normalize,
+    pool, pool_any, quantize, quantized, quantized_conv, reduce, resize, rnn, rounding, sampling, trees,
 )  # fmt: skip
 """The modules whose import registers the operators."""
 

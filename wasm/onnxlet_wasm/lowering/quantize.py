@@ -22,6 +22,7 @@ from .common import (
     Activation,
     dtype_of,
     grain,
+    need_constant,
     need_float32,
     need_types,
     normal_axis,
@@ -148,11 +149,12 @@ BEST_FORMAT = 2
 
 
 def packed_int8(
-    c: Compiler, b: int, b_zero: int, k: int, n: int, steps: tuple[int, int, int, int], start: int = 0
+    c: Compiler, b: int, b_zero: int, k: int, n: int, steps: tuple[int, int, int, int], start: int = 0, groups: int = 1
 ) -> tuple[Place, Place]:
     """The places of the int8 matrix in input `b`, from element `start` on, in panels, and of what belongs to their
-    columns. `steps` are the length of a run of rows, and the steps from run to run, row to row, column to column."""
-    count = pieces.panels(n)
+    columns. `steps` are the length of a run of rows, and the steps from run to run, row to row, column to column.
+    There may be several matrices, of n columns each."""
+    count = groups * pieces.panels(n)
     panels = count * pieces.PANEL * (k + 3 & -4)
     split = panels + 63 & -64
     zeros = prod(shape_of(c.step, b_zero)) if present(c.step, b_zero) else 0
@@ -173,7 +175,7 @@ def packed_int8(
         c.memory.engine.call("pack_b_int8", units=count, b=raw + start, zero=at, panels=address,
                              columns=address + split, **fields)  # fmt: skip
 
-    kind = ("int8 panels", steps, start, None if zero is None else zero.numpy().tobytes())
+    kind = ("int8 panels", steps, start, groups, None if zero is None else zero.numpy().tobytes())
     address = c.memory.packed(tensor, kind, split + COLUMNS * count, pack)
     return address, address + split
 
@@ -252,6 +254,53 @@ def matmul_integer_to_float(step: Step) -> Emit:
         c.input(4),
         Epilogue(F32, c.input(2), c.input(3), scales, c.input(6)),
     )
+
+
+@lower("QLinearMatMul")
+def qlinear_matmul(step: Step) -> Emit:
+    return _product_of_quantized(step, 6, 7, None)
+
+
+@lower("QGemm", domain="com.microsoft")
+def q_gemm(step: Step) -> Emit:
+    """A, its scale and zero point, B, its scale and zero point, C in units of the product, y's scale and zero point."""
+    if step.attribute("transA", 0):
+        raise Refused("a transposed A has no kernel")
+    return _product_of_quantized(step, 7, 8, 6)
+
+
+def _product_of_quantized(step: Step, y_scale: int, y_zero: int, addend: int | None) -> Emit:
+    """The product of inputs 0 and 3, quantised again unless there is no input `y_scale`."""
+    need_types(step, (I8, U8), 0, 3)
+    p = _product(step, 3, 5)
+    _need_one_zero(step, 2)
+    need_types(step, (F32,), 1, 4, y_scale)
+    quantizes, dtype = present(step, y_scale), output_dtype(step)
+    scales = [need_constant(step, i, "scale") for i in (1, 4, *((y_scale,) if quantizes else ()))]
+    if any(s.size != 1 for s in (scales[0], *scales[2:])):
+        raise Refused("a scale per row has no kernel")
+    if scales[1].size not in (1, p.n) or (len(p.stack) > 1 and scales[1].ndim > 1):
+        raise Refused("scales that do not fit the columns have no kernel")
+    if dtype not in (F32, I8, U8) or (present(step, y_zero) and prod(shape_of(step, y_zero)) != 1):
+        raise Refused("a zero point per row has no kernel")
+    if addend is not None and present(step, addend):
+        need_types(step, (I32,), addend)
+        if prod(shape_of(step, addend)) != p.n:
+            raise Refused("a bias that is not a vector has no kernel")
+    alpha = np.float32(step.attribute("alpha", 1.0))
+
+    def factor() -> np.ndarray:
+        product = alpha * scales[0].reshape(-1) * scales[1].reshape(-1)
+        return (product / scales[2].reshape(-1) if quantizes else product).astype(F32)
+
+    def emit(c: Compiler) -> None:
+        names = [c.step.node.inputs[i] for i in (1, 4, *((y_scale,) if quantizes else ()))]
+        place = c.computed(("factor", float(alpha)), factor, *names)
+        bias = c.input(addend) if addend is not None else 0
+        epilogue = Epilogue(dtype, 0, place, scales[1].size, addend=bias, zero=c.input(y_zero))
+        _gemm_int8(c, p, c.input(0), dtype_of(step, 0), c.input(2), epilogue)
+
+    return emit
 
 
 @lower("DynamicQuantizeMatMul", domain="com.microsoft")

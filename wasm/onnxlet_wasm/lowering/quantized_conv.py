@@ -1,0 +1,125 @@
+"""Convolutions of 8-bit integers: QLinearConv and ConvInteger, channels last, exact in int32."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from onnxlet.providers.base import Step
+
+from .. import pieces
+from ..compiler import Compiler, Place
+from ..layouts import LAST
+from .common import F32, I8, I32, TYPE_CODES, U8, dtype_of, need_constant, need_types, present, shape_of, window_of
+from .conv import Convolution
+from .quantize import packed_int8
+from .registry import Emit, Refused, lower
+
+MIN_CHANNELS = 8
+"""Channels of a depthwise convolution that one step computes at least: a bound of how many blocks there are."""
+
+
+def factor_of(x_scale: np.ndarray, w_scale: np.ndarray, y_scale: np.ndarray) -> np.ndarray:
+    """What a sum of products is multiplied by: one number, or one per channel."""
+    return (x_scale.reshape(-1) * w_scale.reshape(-1) / y_scale.reshape(-1)).astype(F32)
+
+
+@lower("QLinearConv")
+def qlinear_conv(step: Step) -> Emit:
+    """x, its scale and zero point, w, its scale and zero point, y's scale and zero point, bias."""
+    need_types(step, (I8, U8), 0, 2, 3, 5, 7)
+    need_types(step, (F32,), 1, 4, 6)
+    need_types(step, (I32,), 8)
+    g = _convolution(step, 3)
+    for i, what in ((1, "scale"), (2, "zero point"), (6, "scale"), (7, "zero point")):
+        if prod(shape_of(step, i)) != 1:
+            raise Refused(f"a {what} per channel has no kernel here")
+    scales = [need_constant(step, i, "scale") for i in (1, 4, 6)]
+    if scales[1].size not in (1, g.outputs) or prod(shape_of(step, 5)) not in (1, g.outputs):
+        raise Refused("scales that do not fit the channels have no kernel")
+    if dtype_of(step, 2) != dtype_of(step, 0) or dtype_of(step, 5) != dtype_of(step, 3):
+        raise Refused("zero points of another type have no kernel")
+
+    def emit(c: Compiler) -> None:
+        names = [c.step.node.inputs[i] for i in (1, 4, 6)]
+        scale = c.computed("factor", lambda: factor_of(*scales), *names)
+        epilogue = {
+            "y_type": TYPE_CODES[dtype_of(step, 7)], "scale": scale, "scales": max(s.size for s in scales),
+            "addend": c.input(8), "y_zero": c.input(7),
+        }  # fmt: skip
+        _emit(c, g, 3, 2, 5, epilogue)
+
+    return emit
+
+
+@lower("ConvInteger")
+def conv_integer(step: Step) -> Emit:
+    """x, w, the zero point of x, the zero points of w: one, or one per output channel."""
+    need_types(step, (I8, U8), 0, 1, 2, 3)
+    g = _convolution(step, 1)
+    if present(step, 2) and (prod(shape_of(step, 2)) != 1 or dtype_of(step, 2) != dtype_of(step, 0)):
+        raise Refused("a zero point per channel has no kernel here")
+    if present(step, 3) and (prod(shape_of(step, 3)) not in (1, g.outputs) or dtype_of(step, 3) != dtype_of(step, 1)):
+        raise Refused("zero points that do not fit the channels have no kernel")
+    epilogue: dict[str, Place] = {"y_type": TYPE_CODES[I32], "scale": 0, "scales": 0, "addend": 0, "y_zero": 0}
+    return lambda c: _emit(c, g, 1, 2, 3, epilogue)
+
+
+def _convolution(step: Step, weights: int) -> Convolution:
+    """The sizes of the convolution of input 0 by input `weights`."""
+    shape, kernel = shape_of(step, 0), shape_of(step, weights)
+    if not 3 <= len(shape) <= 4:
+        raise Refused(f"convolution of integers in {len(shape) - 2} dimensions has no kernel")
+    window = window_of(step, shape[2:], kernel[2:]).in_two_dimensions()
+    return Convolution(shape[0], shape[1], kernel[0], step.attribute("group", 1), window)
+
+
+def _emit(c: Compiler, g: Convolution, weights: int, x_zero: int, w_zero: int, epilogue: dict[str, Place]) -> None:
+    w, taps, channels = g.window, prod(g.window.kernel), g.channels // g.groups
+    fields = {
+        "type": TYPE_CODES[dtype_of(c.step, 0)], "x_zero": c.input(x_zero), **epilogue,
+        "batch": g.batch, "h": w.input[0], "w": w.input[1], "oh": w.output[0], "ow": w.output[1],
+        "kh": w.kernel[0], "kw": w.kernel[1], "stride_h": w.strides[0], "stride_w": w.strides[1],
+        "pad_top": w.begin[0], "pad_left": w.begin[1], "dilation_h": w.dilations[0], "dilation_w": w.dilations[1],
+    }  # fmt: skip
+    if g.depthwise:
+        packed, sums = _packed_depthwise(c, weights, w_zero, g.channels, taps)
+        x, y, rows = c.input(0, LAST), c.output(0, LAST), g.batch * w.output[0]
+        c.emit(
+            "depthwise_int8", units=rows, grain=g.grain(rows), scratch=16 * (taps + 1) + g.channels + 64, x=x, y=y,
+            packed=packed, sums=sums, c=g.channels, **fields,
+        )  # fmt: skip
+        return
+    depth, outputs = channels * taps, g.outputs // g.groups
+    panels, columns = packed_int8(c, weights, w_zero, depth, outputs, (channels, 1, taps, depth), groups=g.groups)
+    x, y = c.input(0, LAST), c.output(0, LAST)
+    units = pieces.conv(g.pixels, outputs, g.groups)
+    c.emit(
+        "conv_int8", units=units, grain=g.grain(units), scratch=pieces.int8_scratch(depth), x=x, x_step=g.channels,
+        panels=panels, columns=columns, y=y, y_step=g.outputs, c=channels, oc=outputs, groups=g.groups, **fields,
+    )  # fmt: skip
+
+
+def _packed_depthwise(c: Compiler, weights: int, w_zero: int, channels: int, taps: int) -> tuple[Place, Place]:
+    """The places of the weights in blocks of channels, and of their sums."""
+    whole = channels + 15 & -16
+    split = 2 * whole * (taps + 1 & -2)
+    units = -(-channels // MIN_CHANNELS)
+    zeros = prod(shape_of(c.step, w_zero)) if present(c.step, w_zero) else 0
+    fields = {"type": TYPE_CODES[dtype_of(c.step, weights)], "zeros": zeros, "channels": channels, "taps": taps}
+    tensor, zero = c.tensor(weights), c.tensor(w_zero)
+    if tensor is None or (zeros and zero is None):
+        place = c.temporary(split + 4 * whole)
+        c.emit("pack_depthwise_int8", units=units, w=c.input(weights), zero=c.input(w_zero), packed=place,
+               sums=place + split, **fields)  # fmt: skip
+        return place, place + split
+    at = 0 if zero is None else c.memory.constant(zero)
+
+    def pack(raw: int, address: int) -> None:
+        c.memory.engine.call("pack_depthwise_int8", units=units, w=raw, zero=at, packed=address, sums=address + split,
+                             **fields)  # fmt: skip
+
+    kind = ("depthwise int8", None if zero is None else zero.numpy().tobytes())
+    address = c.memory.packed(tensor, kind, split + 4 * whole, pack)
+    return address, address + split

@@ -248,7 +248,7 @@ def test_branches_take_values_from_around_them():
     x = np.array([1, 2, 5], np.float32)
     np.testing.assert_array_equal(session.run(None, {"c": np.array(True), "x": x})[0], [4, 5, 8])
     np.testing.assert_array_equal(session.run(None, {"c": np.array(False), "x": x})[0], [3, 6, 15])
-    assert {row.operator for row in session.explain().rows} == {"If", "Add", "Mul"}
+    assert {row.operator for row in session.explain().rows} == {"If", "Mul"}  # of the last run
 
 
 def test_a_loop_in_a_loop():

@@ -7,7 +7,7 @@ to a next stage, planned when the values are there and cached by their types.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from ..limits import Limits
 from ..model.tensors import Tensor
 from ..providers.base import Executable, Provider, Segment, Step
 from .folding import fold_into, foldable, shape_result, too_large
+from .inlining import branch_taken, inlined
 from .numpy_steps import Body, Call, describe
 from .placement import Placement, demote_islands, dependencies_of, order, place
 
@@ -196,7 +197,19 @@ def make_stage(
     rows: dict[Node, Row] = {}
     deferred: list[Node] = []
     learnt: set[str] = set()  # outputs of this stage whose types only the run will tell
-    for node in nodes:
+    looked_at: list[Node] = []
+    waiting = deque(nodes)
+    while waiting:
+        node = waiting.popleft()
+        looked_at.append(node)
+        branch = branch_taken(node, values)
+        if branch is not None:
+            inner, tensors = inlined(node, branch, {*available, *(name for d in deferred for name in d.outputs)})
+            values.update(tensors)
+            available.update(tensors)
+            waiting.extendleft(reversed(inner))
+            rows[node] = Row(node.label, node.operator, "plan", "its condition is known: one branch is left", -1)
+            continue
         reads = node_reads(node)
         waits = node.op_type not in WITHOUT_TENSORS
         if any(name not in available or (waits and name in learnt) for name in reads):
@@ -257,6 +270,7 @@ def make_stage(
         make_body,
         declared,
         limits,
+        looked_at,
     )
 
 
@@ -292,6 +306,7 @@ def _schedule(
     make_body: Any,
     declared: Graph,
     limits: Limits,
+    looked_at: Sequence[Node],
 ) -> Stage:
     reads = [node_reads(step.node) for step in steps]
     writes = [[name for name in step.node.outputs if name] for step in steps]
@@ -350,7 +365,7 @@ def _schedule(
             named = ", ".join(map(repr, labels[:3])) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
             raise NodeError(f"{provider.name} could not prepare node(s) {named}: {error}") from error
         stage.instructions.append(Compiled(compiled, provider, list(used), made, labels))
-    stage.rows = [rows[node] for node in declared.nodes if node in rows]
+    stage.rows = [rows[node] for node in looked_at if node in rows]
     _mark_dead(stage, kept)
     stage.entry = sorted(kept & {*entry_values, *(name for w in writes for name in w)})
     return stage

@@ -1,7 +1,9 @@
-"""Inputs that tell shapes: what a model is fed as the target of a Reshape, the axes of a sum, the bounds of a Slice.
+"""Inputs that tell shapes: what a model is fed as the target of a Reshape, the axes of a sum, the bounds of a Slice;
+and those that decide which branch an If takes.
 
 Such a value is small, lies on the host, and seldom changes from run to run. A plan that takes it for a constant knows
-every shape that follows from it, where it would otherwise have to stop there and go on when the value is known.
+every shape that follows from it, where it would otherwise have to stop there and go on when the value is known; and it
+has the nodes of the one branch among its own.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.ir import STRING, Graph, Node
+from ..graph.ir import STRING, Graph, Node, TensorType
 
 MOST_ELEMENTS = 64
 """Elements of a value that a plan may take for a constant."""
@@ -37,19 +39,37 @@ HOST_INPUTS: dict[str, tuple[int, ...]] = {
 
 
 def telling_inputs(graph: Graph) -> list[str]:
-    """The inputs of a graph that reach a host input of one of its nodes, straight or through other nodes.
+    """The inputs of a graph that reach a host input of one of its nodes, straight or through other nodes; and single
+    integers and booleans that alone decide an If.
 
     The way back ends where only a shape is asked for.
     """
     makers: dict[str, Node] = {name: node for node in graph.nodes for name in node.outputs if name}
-    waiting = [
+    hosted = [
         node.inputs[i]
         for node in graph.nodes
         if not node.domain
         for i in HOST_INPUTS.get(node.op_type, ())
         if i < len(node.inputs) and node.inputs[i]
     ]
-    found: set[str] = set()
+    found = _sources(hosted, makers)
+    inputs = {*graph.inputs}
+    for node in graph.nodes:
+        if not node.domain and node.op_type == "If":
+            reached = _sources([node.inputs[0]], makers)
+            if all(_is_single(graph.tensor_type(name)) for name in reached & inputs):
+                found |= reached
+    return [name for name in graph.inputs if name in found]
+
+
+def _is_single(type_: TensorType) -> bool:
+    """Whether a type is that of one integer or boolean."""
+    return type_.dtype is not None and type_.dtype.kind in "iub" and type_.shape is not None and set(type_.shape) <= {1}
+
+
+def _sources(names: list[str], makers: Mapping[str, Node]) -> set[str]:
+    """Values from which the values `names` are computed, and these."""
+    waiting, found = [*names], set[str]()
     while waiting:
         name = waiting.pop()
         if name in found:
@@ -58,7 +78,7 @@ def telling_inputs(graph: Graph) -> list[str]:
         node = makers.get(name)
         if node is not None and node.op_type not in ("Shape", "Size") and next(node.subgraphs(), None) is None:
             waiting += [other for other in node.inputs if other]
-    return [name for name in graph.inputs if name in found]
+    return found
 
 
 def told(names: list[str], values: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from ..model.tensors import Tensor
 from ..options import GraphOptimizationLevel, SessionOptions
 from .activations import fuse_gates, fuse_gelu, fuse_hard_swish
 from .attention import fuse_attention
-from .cleanup import fold_constants, remove_dead, remove_no_ops, share_equal_nodes
+from .cleanup import fold_constants, inline_branches, remove_dead, remove_no_ops, share_equal_nodes
 from .convolution import fold_batch_norm, fold_channel_affine, fold_pad
 from .editor import Editor
 from .epilogues import fuse_epilogues, fuse_matmul_bias
@@ -40,6 +40,7 @@ class Rewrite:
 
 REWRITES = (
     Rewrite("fold_constants", BASIC, fold_constants),
+    Rewrite("inline_branches", BASIC, inline_branches),
     Rewrite("remove_no_ops", BASIC, remove_no_ops),
     Rewrite("share_equal_nodes", BASIC, share_equal_nodes),
     Rewrite("fold_batch_norm", BASIC, fold_batch_norm),

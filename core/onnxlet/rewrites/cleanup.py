@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..execution.folding import NEVER_FOLDED, fold_into, foldable, shape_result, too_large
+from ..execution.inlining import branch_taken, inlined
 from ..graph.ir import Graph, Node, TensorType
 from ..model.tensors import Tensor
 from .editor import Editor
@@ -30,6 +31,20 @@ def fold_constants(editor: Editor) -> int:
             if name in graph.initializers:
                 tensor = graph.initializers[name]
                 editor.types[name] = TensorType(tensor.dtype, tensor.shape)
+        changes += 1
+    return changes
+
+
+def inline_branches(editor: Editor) -> int:
+    """Replace an If whose condition is known by the nodes of the branch that it takes."""
+    changes = 0
+    for node in editor.nodes("If"):
+        branch = branch_taken(node, editor.graph.initializers)
+        if branch is None:
+            continue
+        nodes, constants = inlined(node, branch, editor)
+        editor.graph.initializers.update(constants)
+        editor.replace([node], nodes)
         changes += 1
     return changes
 

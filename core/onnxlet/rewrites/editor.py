@@ -95,10 +95,14 @@ class Editor:
 
     # Changing
 
+    def __contains__(self, name: str) -> bool:
+        """Whether something in the graph has this name."""
+        return name in self.graph.initializers or name in self.producer or name in self.users or name in self.types
+
     def new_name(self, hint: str) -> str:
         """A name that nothing in the graph has, starting with `hint`."""
         name, n = hint, 0
-        while name in self.graph.initializers or name in self.producer or name in self.users or name in self.types:
+        while name in self:
             n += 1
             name = f"{hint}_{n}"
         return name

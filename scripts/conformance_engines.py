@@ -8,12 +8,14 @@ Prints a line of JSON before and after each case, with what went wrong.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import json
 import os
 import sys
 import tempfile
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ import onnx
 
 from onnxlet.model.dtypes import bits_of, dtype_of, element_type_of, is_extended, narrow
 from tests.conformance import packing, suite
+
+SECONDS = 120
+"""For one case, before the process ends itself."""
 
 
 def feeds(model: onnx.ModelProto, inputs: Sequence[Any]) -> dict[str, Any]:
@@ -65,14 +70,24 @@ def _from_ort(value: Any) -> np.ndarray:
 
 
 def tinygrad(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
-    os.environ.setdefault("DEV", "PYTHON")
+    os.environ.setdefault("DEV", "CPU")
+    os.environ.setdefault("CC", clang())
     from tinygrad import Tensor  # type: ignore[import-not-found]
     from tinygrad.nn.onnx import OnnxRunner  # type: ignore[import-not-found]
 
     proto = onnx.load_model_from_string(model)
-    runner = OnnxRunner(Tensor(model, device="PYTHON"))
+    runner = OnnxRunner(Tensor(model))
     results = runner({name: _wide(value) for name, value in feeds(proto, inputs).items()})
     return [_declared(results[o.name].numpy(), o) for o in proto.graph.output]
+
+
+def clang() -> str:
+    """The path of a clang, which tinygrad compiles its kernels with: a program of two lines that calls ziglang's."""
+    path = Path(sys.prefix, "bin", "clang")
+    if not path.exists():
+        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang clang "$@"\n', "utf-8")
+        path.chmod(0o755)
+    return str(path)
 
 
 def tract(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -115,6 +130,7 @@ def main() -> None:
         cases = packing.loads(file.read())
     for i in range(first, len(cases)):
         print(json.dumps({"case": i}), flush=True)
+        faulthandler.dump_traceback_later(SECONDS, exit=True)
         told: dict[str, Any] = {"case": i, "done": True}
         try:
             suite.check(cases[i], ENGINES[engine])

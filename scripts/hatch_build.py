@@ -3,12 +3,11 @@
 `ONNXLET_WHEEL` says what the wheel is for:
 
 - `pure`: WebAssembly kernels only, tagged `py3-none-any`: what every Pyodide installs. It is made slim
-  (`slim_wheel.py`).
-- `native` (the default): these, the library for this machine, and the JavaScript for other people's pages, tagged for
-  the machine's platform.
+  (`slim_wheel.py`); `pack_wheel.py` packs it for pages.
+- `native` (the default): these and the library for this machine, tagged for the machine's platform.
 - a target of `onnxlet_wasm.build.TARGETS`, such as `macos-arm64`: the same for another platform, cross-compiled.
 
-Under `pyodide build` the default is `pure`.
+All of them carry the JavaScript for web pages. Under `pyodide build` the default is `pure`.
 """
 
 from __future__ import annotations
@@ -59,8 +58,7 @@ class KernelBuildHook(BuildHookInterface):
         files = kernels.build(root / "build" / "kernels" / f"for-{kind}", targets)
         if self.slim:
             files = self._with_delta(files)
-        else:  # pages get these from their own server, not out of a wheel
-            build_data["force_include"][str(root / "wasm" / "web")] = "onnxlet_wasm/web"
+        build_data["force_include"][str(root / "wasm" / "web")] = "onnxlet_wasm/web"
         for file in files:
             build_data["force_include"][str(file)] = f"onnxlet_wasm/lib/{file.name}"
 

@@ -15,28 +15,40 @@ import io
 import os
 import tokenize
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import TypeGuard
 
+DATE = (2020, 2, 2, 0, 0, 0)
+"""Of every entry: the same wheel from the same sources, byte for byte."""
+
 
 def slim(wheel: Path) -> None:
-    """Rewrite a wheel in place: slim modules, the best compression, a new RECORD."""
-    with zipfile.ZipFile(wheel) as archive:
-        contents = {entry.filename: archive.read(entry) for entry in archive.infolist()}
-    record = next(name for name in contents if name.endswith(".dist-info/RECORD"))
+    """Make the modules of a wheel slim, in place."""
+    contents = read(wheel)
     for name, content in contents.items():
         if name.endswith(".py"):
-            contents[name] = slim_module(
-                content.decode(), documented=str(PurePosixPath(name).parent) == "onnxlet"
-            ).encode()
+            documented = str(PurePosixPath(name).parent) == "onnxlet"
+            contents[name] = slim_module(content.decode(), documented).encode()
+    write(wheel, contents)
+
+
+def read(wheel: Path) -> dict[str, bytes]:
+    """The files of a wheel by name."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {entry.filename: archive.read(entry) for entry in archive.infolist()}
+
+
+def write(wheel: Path, contents: Mapping[str, bytes]) -> None:
+    """Put a wheel of these files in place, with the best compression and a new RECORD."""
+    (record,) = (name for name in contents if name.endswith(".dist-info/RECORD"))
     rows = [(name, _digest(content), len(content)) for name, content in contents.items() if name != record]
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows([*rows, (record, "", "")])
-    contents[record] = table.getvalue().encode()
     new = wheel.with_suffix(".new")
     with zipfile.ZipFile(new, "w") as archive:
-        for name, content in contents.items():
-            entry = zipfile.ZipInfo(name, (2020, 2, 2, 0, 0, 0))
+        for name, content in {**contents, record: table.getvalue().encode()}.items():
+            entry = zipfile.ZipInfo(name, DATE)
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
     os.replace(new, wheel)

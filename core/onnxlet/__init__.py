@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from . import archive
+
+__path__ = archive.extended(__path__)
+
 from .errors import (
     ExternalDataError,
     FeedError,

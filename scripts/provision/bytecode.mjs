@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 
 const [folder, wheel, output] = process.argv.slice(2);
 const { loadPyodide } = await import(pathToFileURL(join(folder, "pyodide.mjs")).href);
-const pyodide = await loadPyodide({ indexURL: folder + "/" });
+const pyodide = await loadPyodide({ indexURL: folder + "/", env: { PYTHONNODEBUGRANGES: "1" } });
 const name = basename(wheel);
 pyodide.FS.writeFile("/" + name, readFileSync(wheel));
 pyodide.FS.writeFile("/bytecode.py", readFileSync(new URL("bytecode.py", import.meta.url)));

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pack_wheel
+
 from . import downloads, pyodide, pyodide_build, venv
 from .console import SetupError, megabytes, run, say, step
 from .paths import BUILD, REPOSITORY, WHEELS, tree_hash
@@ -36,9 +38,17 @@ def build_kernels() -> None:
 
 
 def build_wheel(kind: str = "pure") -> Path:
-    """Build a wheel (`ONNXLET_WHEEL`: `pure`, `native` or a target), unless the last one is of the same sources."""
-    folder = WHEELS / kind
-    with exclusive(WHEELS / f"{kind}.lock"):
+    """Build a wheel (`ONNXLET_WHEEL`: `pure`, `native` or a target), unless the last one is of the same sources.
+
+    The pure one is packed.
+    """
+    return packed(build_unpacked(kind), WHEELS / kind) if kind == "pure" else build_unpacked(kind)
+
+
+def build_unpacked(kind: str = "pure") -> Path:
+    """The wheel as the build hook makes it."""
+    folder = WHEELS / (f"{kind}-unpacked" if kind == "pure" else kind)
+    with exclusive(WHEELS / f"{folder.name}.lock"):
         stamp, key = folder / "sources", tree_hash(SOURCES)
         found = list(folder.glob("*.whl"))
         if len(found) == 1 and stamp.exists() and stamp.read_text() == key:
@@ -56,8 +66,23 @@ def build_wheel(kind: str = "pure") -> Path:
         os.replace(made, wheel)  # in one go: a server may be reading the old one
         fresh.rmdir()
         stamp.write_text(key)
-    say(f"    {wheel.name}: {megabytes(wheel.stat().st_size)}")
     return wheel
+
+
+def packed(wheel: Path, folder: Path) -> Path:
+    """The packed form of a pure wheel, in `folder`."""
+    result = folder / wheel.name
+    stamp, key = folder / "packed", tree_hash([wheel, Path(pack_wheel.__file__)], skip=())
+    with exclusive(WHEELS / f"{folder.name}.lock"):
+        if not result.exists() or not stamp.exists() or stamp.read_text() != key:
+            folder.mkdir(exist_ok=True)
+            for old in folder.glob("*.whl"):
+                if old != result:
+                    old.unlink()
+            pack_wheel.pack(wheel, result)
+            stamp.write_text(key)
+            say(f"    {result.name}: {megabytes(result.stat().st_size)}")
+    return result
 
 
 @contextmanager
@@ -70,34 +95,38 @@ def exclusive(path: Path) -> Iterator[None]:
         yield
 
 
-def build_bytecode(wheel: Path, version: str = pyodide.PINNED) -> Path:
-    """The bytecode form of a pure wheel for one Pyodide release.
+def build_bytecode(version: str = pyodide.PINNED) -> Path:
+    """The pure wheel in bytecode for one Pyodide release, packed.
 
     pyodide-build makes it where the machine has a Python of that version; else it is compiled inside that Pyodide.
     """
-    folder = WHEELS / f"bytecode-{version}"
+    wheel = build_unpacked()
+    folder = WHEELS / f"bytecode-{version}-unpacked"
     stamp, key = folder / "sources", f"{wheel.name} {tree_hash([wheel], skip=())}"
-    found = list(folder.glob("*.whl"))
-    if len(found) == 1 and stamp.exists() and stamp.read_text() == key:
-        return found[0]
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    with exclusive(WHEELS / f"{folder.name}.lock"):
+        if not stamp.exists() or stamp.read_text() != key:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            _compile(wheel, version, folder)
+            stamp.write_text(key)
+    (compiled,) = folder.glob("*.whl")
+    return packed(compiled, WHEELS / f"bytecode-{version}")
+
+
+def _compile(wheel: Path, version: str, folder: Path) -> None:
+    """Write the bytecode form of a wheel, without the columns of its lines: no page shows them."""
     release = pyodide.RELEASES[version]
     if any(f"cp{major}{minor}" == release.python for (major, minor), _ in pyodide_build.pythons()):
         program = pyodide_build.command(release.python)
         shutil.copy(wheel, folder)
         with step(f"Compiling the wheel's modules for Pyodide {version} (pyodide py-compile)"):
-            run([program, "py-compile", "--silent", folder / wheel.name])
+            run([program, "py-compile", "--silent", folder / wheel.name], env={"PYTHONNODEBUGRANGES": "1"})
     else:
         core = pyodide.core(version)
         script = Path(__file__).with_name("bytecode.mjs")
         program = downloads.node()
         with step(f"Compiling the wheel's modules inside Pyodide {version}"):
             run([program, script, core, wheel, folder])
-    (result,) = folder.glob("*.whl")
-    stamp.write_text(key)
-    say(f"    {result.name}: {megabytes(result.stat().st_size)}")
-    return result
 
 
 def build_with_pyodide() -> Path:

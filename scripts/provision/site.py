@@ -27,7 +27,7 @@ def assemble() -> Path:
     - `site.json`: where these lie, for the pages
     """
     wheel = packaging.build_wheel("pure")
-    bytecode = packaging.build_bytecode(wheel)
+    bytecode = packaging.build_bytecode()
     wheels = [*pyodide.packages(pyodide.PINNED), bytecode]
     magika = model.magika()
     if not (PAGES / "index.html").exists():

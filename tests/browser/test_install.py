@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from provision.paths import REPOSITORY
 from provision.pyodide import NEWEST, OLDER, PINNED
 from tests.browser.harness import Chromium, PyodideHost, SnippetError
 
@@ -12,19 +15,31 @@ from tests.browser.harness import Chromium, PyodideHost, SnippetError
 def test_micropip_installs_the_wheel(chromium: Chromium, version: str) -> None:
     found = chromium.pyodide(version=version).run_python(
         """
-        import importlib.metadata, sys
+        import importlib.metadata, traceback
         import onnxlet
         from pyodide_js import version
+        try:
+            onnxlet.InferenceSession(b"no model")
+        except onnxlet.ModelError:
+            text = traceback.format_exc()
         {
             "pyodide": version,
             "onnxlet": importlib.metadata.version("onnxlet"),
             "providers": onnxlet.get_available_providers(),
+            "module": onnxlet.session.__file__,
+            "traceback": text,
         }
         """
     )
     assert found["pyodide"] == version
     assert found["onnxlet"] == "0.1.0"
     assert "CPUExecutionProvider" in found["providers"]
+    assert found["module"].endswith("/onnxlet/modules.zip/session.py")
+    # Slim modules have their code on the lines where the sources have it.
+    (line, code) = re.findall(r'onnxlet/modules\.zip/session\.py", line (\d+), in .*\n +(.*)', found["traceback"])[0]
+    assert (REPOSITORY / "core" / "onnxlet" / "session.py").read_text("utf-8").splitlines()[
+        int(line) - 1
+    ].strip() == code
 
 
 @pytest.mark.parametrize("relaxed", [True, False])

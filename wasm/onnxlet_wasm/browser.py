@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
-from importlib.resources import files
+from pkgutil import get_data
 from typing import Any
 
 import numpy as np
@@ -72,16 +73,22 @@ async def create_host_async(relaxed: bool | None = None) -> BrowserHost:
 def _loader() -> Any:
     from pyodide.code import run_js  # type: ignore[import-not-found]
 
-    return run_js(files("onnxlet_wasm").joinpath("loader.js").read_text())()
+    return run_js(_file("loader.js").decode())()
 
 
 @cache
 def _module_bytes(name: str) -> bytes:
-    folder = files("onnxlet_wasm").joinpath("lib")
-    difference = folder.joinpath(DELTA)
-    if name == PLAIN and difference.is_file():
-        return delta.apply(_module_bytes(RELAXED), difference.read_bytes())
-    return folder.joinpath(name).read_bytes()
+    if name == PLAIN:
+        with suppress(FileNotFoundError):
+            return delta.apply(_module_bytes(RELAXED), _file(f"lib/{DELTA}"))
+    return _file(f"lib/{name}")
+
+
+def _file(path: str) -> bytes:
+    """A file of this package."""
+    content = get_data("onnxlet_wasm", path)
+    assert content is not None
+    return content
 
 
 def _isolated() -> bool:
@@ -119,7 +126,7 @@ async def await_threads(count: int, milliseconds: int) -> None:
 
 @cache
 def _thread_source() -> str:
-    return files("onnxlet_wasm").joinpath("thread.js").read_text()
+    return _file("thread.js").decode()
 
 
 def _key(name: str, shared: bool) -> str:

@@ -122,6 +122,7 @@ class Call:
             "n_outputs": self.n_outputs,
             "output_types": list(output_types),
             "body_types": [graph.types.get(name) for graph in node.subgraphs() for name in graph.outputs],
+            "graphs": {name: value for name, value in node.attributes.items() if isinstance(value, Graph)},
             "limits": limits,
         }
         self.keywords.update((name, injected[name]) for name in operator.injected)

@@ -8,11 +8,12 @@ variadic one), keyword-only parameters are its attributes with the specification
 registration. The function gets and returns NumPy arrays (a tuple or list where there are several outputs); sequences
 are Python lists, an empty optional is `None`, maps are dicts.
 
-Four keyword-only names are filled in by the executor where a function declares them:
+Five keyword-only names are filled in by the executor where a function declares them:
 
 * `n_outputs`: how many outputs the node has (trailing unused ones not counted);
 * `output_types`: a list of the element types that the graph declares for the outputs (`None` where unknown);
 * `body_types`: a list of the types that the node's sub-graph declares for its outputs (`None` where unknown);
+* `graphs`: the graphs among the node's attributes, by name;
 * `limits`: the session's `Limits`.
 
 An attribute that is a graph arrives as a callable that takes the body's inputs and is a generator returning the list of
@@ -44,7 +45,7 @@ ATTRIBUTE_KINDS = {
 }
 """Annotations of attributes that are checked when a model is loaded, and what they ask for."""
 
-INJECTED = ("n_outputs", "output_types", "body_types", "limits")
+INJECTED = ("n_outputs", "output_types", "body_types", "graphs", "limits")
 
 
 @dataclass(frozen=True, slots=True)

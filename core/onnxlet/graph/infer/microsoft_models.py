@@ -6,7 +6,7 @@ import numpy as np
 
 from ...model.dtypes import dtype_of as dtype_of_number
 from ..ir import Dim, Node, TensorType, Type
-from .common import FLOAT, Constants, Inputs, Shape, dtype_of, present, product, shape_of, tensor
+from .common import FLOAT, Constants, Inputs, Shape, dtype_of, ints, present, product, shape_of, tensor
 from .matrix import part_of
 from .registry import infer
 
@@ -137,3 +137,31 @@ def mamba2_verify(node: Node, inputs: Inputs, constants: Constants) -> list[Type
     y = TensorType(dtype, (rows, inner))
     mixed, read = TensorType(dtype, (rows, channels)), TensorType(FLOAT, (rows, inner))
     return [y, tensor(node, inputs, 1), tensor(node, inputs, 2), mixed, read]
+
+
+def only(constants: Constants, index: int) -> Dim:
+    """The value of an input with one element, where known."""
+    values = ints(constants, index)
+    return values[0] if values is not None and len(values) == 1 else None
+
+
+@infer("GreedySearch", "Sampling", domain=MS)
+def search_one(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    ids, vocabulary = shape_of(node, inputs, 0, rank=2), node.attributes.get("vocab_size", -1)
+    batch = ids[0] if ids else None
+    logits = TensorType(FLOAT, (batch, vocabulary if vocabulary > 0 else None))
+    return [TensorType(INT32, (batch, only(constants, 1))), logits]
+
+
+@infer("BeamSearch", "WhisperBeamSearch", domain=MS)
+def search_beams(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    ids, vocabulary = shape_of(node, inputs, 0), node.attributes.get("vocab_size", -1)
+    batch, beams, returned = ids[0] if ids else None, only(constants, 3), only(constants, 4)
+    scores = dtype_of(node, inputs, 5) if present(node, 5) else FLOAT
+    return [
+        TensorType(INT32, (batch, returned, only(constants, 1))),
+        TensorType(scores, (batch, returned)),
+        TensorType(scores, (None, batch, beams, vocabulary if vocabulary > 0 else None)),
+        TensorType(FLOAT, (batch, returned, None, None, None)),
+        TensorType(scores, (batch,)),
+    ]

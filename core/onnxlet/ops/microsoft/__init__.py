@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from . import attention, blockwise, experts, hashing, layers, others, packing, quantized, recurrent, streams
+from . import (
+    attention,
+    blockwise,
+    experts,
+    generation,
+    hashing,
+    layers,
+    others,
+    packing,
+    quantized,
+    recurrent,
+    streams,
+    whisper,
+)
 
 __all__ = [
-    "attention", "blockwise", "experts", "hashing", "layers", "others", "packing", "quantized", "recurrent", "streams",
+    "attention", "blockwise", "experts", "generation", "hashing", "layers", "others", "packing", "quantized",
+    "recurrent", "streams", "whisper",
 ]  # fmt: skip

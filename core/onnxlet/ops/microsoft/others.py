@@ -231,18 +231,22 @@ def murmur_hash3(x: np.ndarray, *, positive: int = 1, seed: int = 0):
     return hashes if positive else hashes.view(np.int32)
 
 
+def repeated_n_grams(sequences: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of sequences (rows, length), and tokens that would there repeat an n-gram of `size` tokens."""
+    length = sequences.shape[1]
+    if size < 1 or length < size:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    windows = np.lib.stride_tricks.sliding_window_view(sequences, size, axis=1)
+    end = sequences[:, None, length - size + 1 :]
+    row, at = np.nonzero((windows[:, :, : size - 1] == end).all(axis=2))
+    return row, windows[row, at, -1]
+
+
 @op("NGramRepeatBlock", domain=MICROSOFT)
 def n_gram_repeat_block(input_ids: np.ndarray, scores: np.ndarray, *, ngram_size: int):
     """Scores with -inf for tokens that would repeat an n-gram of the sequence."""
-    length = input_ids.shape[1]
     blocked = scores.copy()
-    if ngram_size < 1 or length + 1 < ngram_size + 1:
-        return blocked
-    windows = np.lib.stride_tricks.sliding_window_view(input_ids, ngram_size, axis=1)
-    end = input_ids[:, None, length - ngram_size + 1 :]
-    repeats = (windows[:, :, : ngram_size - 1] == end).all(axis=2)
-    row, at = np.nonzero(repeats)
-    blocked[row, windows[row, at, -1]] = -np.inf
+    blocked[repeated_n_grams(input_ids, ngram_size)] = -np.inf
     return blocked
 
 

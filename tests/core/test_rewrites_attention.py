@@ -235,3 +235,44 @@ def test_repeated_heads_are_read_where_they_are(spread: str):
     )  # fmt: skip
     assert operators(made) == ["FusedAttention"]
     agree(made, q=normal(2, 6, 5, 8), k=normal(2, 2, 7, 8), v=normal(2, 2, 7, 8))
+
+
+@pytest.mark.parametrize("attributes", [{}, {"is_causal": 1}, {"scale": 0.2}], ids=str)
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_of_opset_23(attributes: dict[str, Any], masked: bool):
+    def split(name: str) -> list[onnx.NodeProto]:
+        return [
+            node("Reshape", [name, "split"], [f"{name}4"]),
+            node("Transpose", [f"{name}4"], [f"{name}h"], perm=TURN),
+        ]
+
+    inputs = ["qh", "kh", "vh", *(["seen"] if masked else [])]
+    made = model(
+        [*split("q"), *split("k"), *split("v"), node("Attention", inputs, ["a"], **attributes),
+         node("Transpose", ["a"], ["t"], perm=TURN), node("Reshape", ["t", "join"], ["y"])],
+        [*((name, FLOAT, ["b", "n", WIDTH]) for name in "qkv"), *[SQUARE_SEEN] * masked],
+        [("y", FLOAT, ["b", "n", WIDTH])],
+        {"split": SPLIT, "join": JOIN}, opset=23,
+    )  # fmt: skip
+    assert operators(made) == FUSED
+    more = {}
+    if masked:
+        more["seen"] = np.random.default_rng(5).random((BATCH, 1, 6, 6)) > 0.4
+        more["seen"][0, 0, 2] = False
+    agree(made, **{name: normal(BATCH, 6, WIDTH) for name in "qkv"}, **more)
+
+
+TURN = [0, 2, 1, 3]
+SQUARE_SEEN = ("seen", BOOL, ["b", 1, "n", "n"])
+
+
+def test_attention_of_opset_23_with_a_short_mask():
+    """What the mask does not reach is hidden, which FusedAttention does not know."""
+    made = model(
+        [node("Transpose", ["q"], ["t"], perm=TURN), node("Attention", ["t", "k", "v", "seen"], ["y"])],
+        [("q", FLOAT, [1, 5, 2, 4]), ("k", FLOAT, [1, 2, 6, 4]), ("v", FLOAT, [1, 2, 6, 4]), ("seen", BOOL, [5, "n"])],
+        [("y", FLOAT, [1, 2, 5, 4])], opset=24,
+    )  # fmt: skip
+    assert operators(made) == ["Transpose", "Attention"]
+    seen = np.ones((5, 3), bool)
+    agree(made, q=normal(1, 5, 2, 4), k=normal(1, 2, 6, 4), v=normal(1, 2, 6, 4), seen=seen)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ..errors import ShapeError
-from ..graph.infer import infer_graph
+from ..graph.infer import infer_values
 from ..graph.ir import Graph, Type
 from ..model.tensors import Tensor
 from ..options import GraphOptimizationLevel, SessionOptions
@@ -21,6 +23,8 @@ from .convolution import fold_batch_norm, fold_channel_affine, fold_pad
 from .editor import Editor
 from .epilogues import fuse_epilogues, fuse_matmul_bias
 from .normalization import fuse_layer_norm
+from .quantization import fuse_dynamic_quantized, fuse_quantized, sink_dequantize
+from .shapes import fold_shapes
 
 BASIC = GraphOptimizationLevel.ORT_ENABLE_BASIC
 EXTENDED = GraphOptimizationLevel.ORT_ENABLE_EXTENDED
@@ -39,7 +43,12 @@ class Rewrite:
 
 
 REWRITES = (
+    # Before constants are folded, since that makes float32 of weights in fewer bits.
+    Rewrite("sink_dequantize", EXTENDED, sink_dequantize),
+    Rewrite("fuse_quantized", EXTENDED, fuse_quantized),
+    Rewrite("fuse_dynamic_quantized", EXTENDED, fuse_dynamic_quantized),
     Rewrite("fold_constants", BASIC, fold_constants),
+    Rewrite("fold_shapes", BASIC, fold_shapes),
     Rewrite("inline_branches", BASIC, inline_branches),
     Rewrite("remove_no_ops", BASIC, remove_no_ops),
     Rewrite("share_equal_nodes", BASIC, share_equal_nodes),
@@ -90,16 +99,16 @@ def _optimize(
     borrowed = {name: outer[name] for name in copy.captures() if name in outer}
     copy.initializers.update(borrowed)
     for _ in range(ROUNDS):
-        types = _infer(copy, outer_types)
+        types, values = _infer(copy, outer_types)
         changes = 0
         for rewrite in chosen:
-            editor = Editor(copy, types)
+            editor = Editor(copy, types, values)
             changes += rewrite.apply(editor)
             editor.finish()
             types = {**types, **editor.types}
         if not changes:
             break
-    types = {**outer_types, **_infer(copy, outer_types)}
+    types = {**outer_types, **_infer(copy, outer_types)[0]}
     visible = {**outer, **copy.initializers}
     for node in copy.nodes:
         for name, value in node.attributes.items():
@@ -108,14 +117,14 @@ def _optimize(
     return copy
 
 
-def _infer(graph: Graph, outer: Mapping[str, Type | None]) -> dict[str, Type | None]:
+def _infer(graph: Graph, outer: Mapping[str, Type | None]) -> tuple[dict[str, Type | None], Mapping[str, np.ndarray]]:
     captured = {name: outer.get(name) for name in graph.captures()}
     try:
-        inferred = infer_graph(graph, captured)
+        inferred, values = infer_values(graph, captured)
     except ShapeError:
         # The run will say what is wrong with which node; rewrites that need types just do not apply.
-        inferred = {}
-    return {**captured, **graph.types, **inferred}
+        inferred, values = {}, {}
+    return {**captured, **graph.types, **inferred}, values
 
 
 __all__ = ["REWRITES", "Editor", "Rewrite", "names", "optimize"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..graph.ir import Node
-from ..ops.fused_attention import NAN_ZERO, UNSEEN_NAN
+from ..ops.fused_attention import NAN_ZERO, UNSEEN_NAN, UNSEEN_ZERO
 from .editor import Editor
 from .epilogues import DOMAIN
 from .patterns import axes_of, factor_of
@@ -47,8 +47,10 @@ class Scores:
 
 
 def fuse_attention(editor: Editor) -> int:
-    """Attention in elementary operators becomes FusedAttention."""
-    return sum(_fuse(editor, softmax) for softmax in editor.nodes("Softmax"))
+    """Attention in elementary operators becomes FusedAttention; so does ai.onnx's Attention where transposes surround
+    it."""
+    changes = sum(_fuse(editor, softmax) for softmax in editor.nodes("Softmax"))
+    return changes + sum(_fuse_standard(editor, node) for node in editor.nodes("Attention"))
 
 
 def _fuse(editor: Editor, softmax: Node) -> bool:
@@ -67,13 +69,8 @@ def _fuse(editor: Editor, softmax: Node) -> bool:
     rank = len(operands[0].perm)
     if any(mask and _rank(editor, mask) not in range(rank + 1) for mask in (scores.bias, scores.keep, scores.hide)):
         return False
-    used = [scores.product, *scores.used, softmax, *nodes_after]
-    output, last = product.outputs[0], 0
-    user = editor.sole_user(output)
-    to_rows = user is not None and editor.made_by(user.outputs[0], "Transpose") is user
-    if user is not None and to_rows and tuple(user.attributes.get("perm", ())) == HEADS_LAST[rank]:
-        used.append(user)
-        output, last = user.outputs[0], 1
+    used = [scores.product, *scores.used, softmax, *nodes_after, *_turned(editor, product.outputs[0], rank)]
+    last = int(used[-1] is not product)
     new: list[Node] = []
     if scores.hide:
         scores.keep = editor.new_name(f"{scores.hide}_kept")
@@ -87,9 +84,70 @@ def _fuse(editor: Editor, softmax: Node) -> bool:
     inputs = [*(operand.name for operand in operands), scores.bias, scores.keep]
     while not inputs[-1]:
         inputs.pop()
-    new.append(Node("FusedAttention", inputs, [output], attributes, DOMAIN, 1, softmax.label))
+    new.append(Node("FusedAttention", inputs, used[-1].outputs, attributes, DOMAIN, 1, softmax.label))
     editor.replace(used, new)
     return True
+
+
+def _turned(editor: Editor, result: str, rank: int) -> list[Node]:
+    """The transpose that alone reads a result and puts its rows before its heads, if there is one."""
+    user = editor.sole_user(result)
+    if user is None or (user.domain, user.op_type) != ("", "Transpose"):
+        return []
+    return [user] if tuple(user.attributes.get("perm", ())) == HEADS_LAST[rank] else []
+
+
+def _fuse_standard(editor: Editor, node: Node) -> bool:
+    """ai.onnx's Attention of four axes, without a cache."""
+    attributes = node.attributes
+    plain = {"is_causal", "q_num_heads", "kv_num_heads", "scale", "qk_matmul_output_mode"}
+    if any(value for name, value in attributes.items() if name not in plain) or any(node.outputs[1:]):
+        return False
+    mask = node.inputs[3] if len(node.inputs) > 3 else ""
+    shapes = [editor.shape(name) for name in node.inputs[:3]]
+    if any(node.inputs[4:]) or any(shape is None or len(shape) != 4 for shape in shapes):
+        return False
+    straight = HEADS_FIRST[4]
+    found = [_followed(editor, Operand(name, straight), scalable=False) for name in node.inputs[:3]]
+    operands = _shared(editor, [o for o in found if o is not None])
+    if operands is None:
+        return False
+    turned = _turned(editor, node.outputs[0], 4)
+    if [o.name for o in operands] == node.inputs[:3] and not turned:
+        return False
+    size = shapes[0][3] if shapes[0] is not None else None
+    if mask and not _covers_keys(editor, mask, shapes[1]):
+        return _read_shared_heads(editor, node)
+    scale = attributes.get("scale", size**-0.5 if isinstance(size, int) and size else None)
+    if scale is None:
+        return False
+    flags = [*(operand.layout() for operand in operands), len(turned)]
+    fused = {"scale": scale, "heads_last": flags, "unseen": UNSEEN_ZERO}
+    if attributes.get("is_causal", 0):
+        fused["causal_offset"] = 0
+    inputs = [*(operand.name for operand in operands), *(["", mask] if mask else [])]
+    used = [node, *turned]
+    editor.replace(used, [Node("FusedAttention", inputs, used[-1].outputs, fused, DOMAIN, 1, node.label)])
+    return True
+
+
+def _read_shared_heads(editor: Editor, node: Node) -> bool:
+    """Let an Attention read keys and values as they are before each of their heads is repeated."""
+    keys, values = (_unrepeated(editor, Operand(name, HEADS_FIRST[4]), False, far=False) for name in node.inputs[1:3])
+    if keys is None or values is None or keys[1] != values[1]:
+        return False
+    inputs = [node.inputs[0], keys[0].name, values[0].name, *node.inputs[3:]]
+    new = Node(node.op_type, inputs, node.outputs, dict(node.attributes), node.domain, node.version, node.name)
+    editor.replace([node], [new])
+    return True
+
+
+def _covers_keys(editor: Editor, mask: str, keys: tuple[int | str | None, ...] | None) -> bool:
+    """Whether a mask is boolean and as long as there are keys: Attention reads shorter ones as hiding the rest."""
+    shape, dtype = editor.shape(mask), editor.dtype(mask)
+    if not shape or keys is None or dtype is None or dtype.kind != "b":
+        return False
+    return shape[-1] is not None and shape[-1] == keys[2]
 
 
 def _rank(editor: Editor, name: str) -> int:
@@ -165,17 +223,26 @@ def _operands(editor: Editor, product: Node, values: str) -> list[Operand] | Non
     values_ = _followed(editor, Operand(values, straight), scalable=False)
     if queries is None or keys is None or values_ is None:
         return None
-    shared = _unrepeated(editor, keys, True), _unrepeated(editor, values_, False)
+    return _shared(editor, [queries, keys, values_], keys_transposed=True)
+
+
+def _shared(editor: Editor, operands: list[Operand], *, keys_transposed: bool = False) -> list[Operand] | None:
+    """Queries, keys and values, these without the repetition of their heads; `None` where the heads are not known to
+    fit."""
+    if len(operands) != 3:
+        return None
+    queries, keys, values = operands
+    shared = _unrepeated(editor, keys, keys_transposed), _unrepeated(editor, values, False)
     if shared[0] is not None and shared[1] is not None and shared[0][1] == shared[1][1]:
-        keys, values_, repeats = shared[0][0], shared[1][0], shared[0][1]
+        keys, values, repeats = shared[0][0], shared[1][0], shared[0][1]
     else:
         repeats = 1
-    heads = [_heads(editor, queries), _heads(editor, keys), _heads(editor, values_)]
+    heads = [_heads(editor, operand) for operand in (queries, keys, values)]
     if None in heads or heads[1] != heads[2] or (repeats == 1 and heads[0] != heads[1]):
         return None
     if repeats > 1 and (not isinstance(heads[1], int) or heads[0] != heads[1] * repeats):
         return None
-    return [queries, keys, values_]
+    return [queries, keys, values]
 
 
 def _heads(editor: Editor, operand: Operand) -> int | str | None:
@@ -210,9 +277,11 @@ def _followed(
         operand = replace(operand, name=scaled, scale=operand.scale * factor)
 
 
-def _unrepeated(editor: Editor, operand: Operand, keys_transposed: bool) -> tuple[Operand, int] | None:
+def _unrepeated(
+    editor: Editor, operand: Operand, keys_transposed: bool, *, far: bool = True
+) -> tuple[Operand, int] | None:
     """Keys or values before each of their heads is repeated for several heads of the queries, and how often; `None`
-    where nothing is repeated.
+    where nothing is repeated. `far` goes on to what they are made of.
 
     Exporters write that as Unsqueeze, Expand (or Tile) and Reshape of (batch, heads, rows, size).
     """
@@ -233,5 +302,7 @@ def _unrepeated(editor: Editor, operand: Operand, keys_transposed: bool) -> tupl
     if any(spread[a] is None or spread[a] != single[a] for a in kept) or joined[3] != spread[4]:
         return None
     source = replace(operand, name=unsqueeze.inputs[0])
+    if not far:
+        return source, repeats
     further = _followed(editor, source, keys_transposed=keys_transposed, scalable=keys_transposed)
     return None if further is None else (further, repeats)

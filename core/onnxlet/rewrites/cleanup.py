@@ -68,7 +68,7 @@ def remove_no_ops(editor: Editor) -> int:
             editor.producer[result] = editor.producer.pop(source)
             if others:
                 editor.rename_reads(source, result)
-            graph.types.setdefault(result, editor.types.get(source))
+            graph.types.setdefault(result, graph.types.get(source))
         else:
             continue
         changes += 1

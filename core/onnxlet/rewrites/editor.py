@@ -12,11 +12,13 @@ from ..model.tensors import Tensor
 
 
 class Editor:
-    """A graph under rewriting. `types` may be symbolic; what is not known is `None`."""
+    """A graph under rewriting. `types` may be symbolic; what is not known is `None`. `values` holds what is known of
+    small tensors: see `onnxlet.graph.infer.values`."""
 
-    def __init__(self, graph: Graph, types: Mapping[str, Type | None]):
+    def __init__(self, graph: Graph, types: Mapping[str, Type | None], values: Mapping[str, np.ndarray] | None = None):
         self.graph = graph
         self.types = dict(types)
+        self.values = values or {}
         self.producer: dict[str, Node] = {}
         self.users: dict[str, list[Node]] = {}
         self._captured: set[str] = set()
@@ -110,7 +112,7 @@ class Editor:
     def add_constant(self, hint: str, array: Any) -> str:
         """Add an initializer under a fresh name that starts with `hint`."""
         name = self.new_name(hint)
-        self.graph.initializers[name] = Tensor.of(np.ascontiguousarray(array))
+        self.graph.initializers[name] = Tensor.of(np.asarray(array, order="C"))
         return name
 
     def replace(self, old: Sequence[Node], new: Sequence[Node]) -> None:

@@ -67,6 +67,28 @@ def infer_graph(graph: Graph, input_types: Mapping[str, Type | None] | None = No
     return _infer(graph, input_types or {}, {}, {})
 
 
+NAMELESS = "?"
+"""How dimensions begin that `infer_values` has named."""
+
+
+def infer_values(
+    graph: Graph, input_types: Mapping[str, Type | None] | None = None
+) -> tuple[dict[str, Type | None], dict[str, Value]]:
+    """Like `infer_graph`; and what is known of the values of small tensors, as `values` describes them.
+
+    Dimensions of which nothing is known get names of their own, so that one can see where they come back.
+    """
+    return _infer_values(graph, input_types or {}, {}, {}, naming=True)
+
+
+def _named(name: str, type_: Type | None) -> Type | None:
+    """The type of a value with a name for each dimension."""
+    if not isinstance(type_, TensorType) or type_.shape is None or None not in type_.shape:
+        return type_
+    dims = [f"{NAMELESS}{name}:{axis}" if d is None else d for axis, d in enumerate(type_.shape)]
+    return TensorType(type_.dtype, tuple(dims))
+
+
 def _infer(
     graph: Graph,
     input_types: Mapping[str, Type | None],
@@ -74,10 +96,22 @@ def _infer(
     outer_values: Mapping[str, Value],
     depth: int = 0,
 ) -> dict[str, Type | None]:
+    return _infer_values(graph, input_types, outer_types, outer_values, depth)[0]
+
+
+def _infer_values(
+    graph: Graph,
+    input_types: Mapping[str, Type | None],
+    outer_types: Mapping[str, Type | None],
+    outer_values: Mapping[str, Value],
+    depth: int = 0,
+    naming: bool = False,
+) -> tuple[dict[str, Type | None], dict[str, Value]]:
     types: dict[str, Type | None] = {**outer_types, **input_types}
     own = {*graph.inputs, *graph.defaults, *graph.initializers}
     for name in (*graph.inputs, *graph.defaults):
-        types[name] = _filled(input_types.get(name), graph.types.get(name), symbols=True)
+        filled = _filled(input_types.get(name), graph.types.get(name), symbols=True)
+        types[name] = _named(name, filled) if naming else filled
     values = dict(outer_values)
     for name, constant in graph.initializers.items():
         types[name] = TensorType(constant.dtype, constant.shape)
@@ -94,11 +128,12 @@ def _infer(
         for name, type_, value in zip(node.outputs, found, computed + [None] * len(found), strict=False):
             if not name:
                 continue
-            types[name] = _filled(type_, graph.types.get(name))
+            filled = _filled(type_, graph.types.get(name))
+            types[name] = _named(name, filled) if naming else filled
             own.add(name)
             if value is not None:
                 values[name] = value
-    return {name: types[name] for name in own}
+    return {name: types[name] for name in own}, values
 
 
 def _against_specification(node: Node, error: Exception) -> Exception:
@@ -219,4 +254,4 @@ def _without_symbols(type_: Type | None) -> Type | None:
     return type_
 
 
-__all__ = ["FAMILIES", "infer_graph", "infer_node"]
+__all__ = ["FAMILIES", "infer_graph", "infer_node", "infer_values"]

@@ -17,6 +17,7 @@ FUNCTIONS = {
     "max": np.maximum, "mod": np.mod, "fmod": np.fmod, "prelu": lambda x, s: np.where(x < 0, x * s, x),
     "equal": np.equal, "less": np.less, "less_equal": np.less_equal, "greater": np.greater,
     "greater_equal": np.greater_equal, "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor,
+    "shift_left": np.left_shift, "shift_right": np.right_shift, "shift_right_unsigned": np.right_shift,
 }  # fmt: skip
 CODES = {name: code for code, name in enumerate(FUNCTIONS)}
 SHAPES = [
@@ -45,7 +46,7 @@ def strides(shape: Sequence[int], target: Sequence[int]) -> np.ndarray:
 
 def binary(bench: Workbench, name: str, a: np.ndarray, b: np.ndarray, activation=0, low=0.0, high=0.0) -> np.ndarray:
     shape = np.broadcast_shapes(a.shape, b.shape)
-    y = bench.out(shape, a.dtype if CODES[name] < CODES["equal"] else np.bool_)
+    y = bench.out(shape, np.bool_ if CODES["equal"] <= CODES[name] <= CODES["greater_equal"] else a.dtype)
     bench.call(
         "binary",
         units=int(np.prod(shape)),
@@ -80,7 +81,7 @@ def test_broadcasting(bench: Workbench, first, second, dtype: str) -> None:
         np.testing.assert_array_equal(binary(bench, name, a, b), FUNCTIONS[name](a, b))
 
 
-@pytest.mark.parametrize("name", [n for n in CODES if n not in ("mod", "fmod", "and", "or", "xor")])
+@pytest.mark.parametrize("name", [n for n in CODES if n not in ("mod", "fmod") and CODES[n] < CODES["and"]])
 def test_float32_functions_at_all_pairs_of_corners(bench: Workbench, name: str) -> None:
     corners = np.array(
         [
@@ -131,7 +132,7 @@ def test_power_is_right_to_the_last_bit_or_nearly(bench: Workbench) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-@pytest.mark.parametrize("name", [n for n in CODES if n not in ("prelu", "and", "or", "xor")])
+@pytest.mark.parametrize("name", [n for n in CODES if n != "prelu" and CODES[n] < CODES["and"]])
 def test_integer_functions(bench: Workbench, name: str, dtype: str) -> None:
     limits = np.iinfo(dtype)
     values = np.array([0, 1, -1, 2, -2, 3, -3, 7, -7, 100, limits.min, limits.min + 1, limits.max], dtype)
@@ -165,6 +166,38 @@ def test_logic(bench: Workbench, name: str) -> None:
     a = np.array([False, False, True, True])
     b = np.array([False, True, False, True])
     np.testing.assert_array_equal(binary(bench, name, a, b), FUNCTIONS[name](a, b))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_bits(bench: Workbench, dtype: str) -> None:
+    limits, bits = np.iinfo(dtype), np.iinfo(dtype).bits
+    values = np.array([0, 1, -1, 2, 5, -7, 100, limits.min, limits.max], dtype)
+    a, b = [v.ravel() for v in np.meshgrid(values, values)]
+    for name, function in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
+        np.testing.assert_array_equal(binary(bench, name, a, b), function(a, b))
+    a, b = [v.ravel() for v in np.meshgrid(values, np.arange(bits, dtype=dtype))]
+    for name in ("shift_left", "shift_right"):
+        np.testing.assert_array_equal(binary(bench, name, a, b), FUNCTIONS[name](a, b))
+    unsigned = [v.view(f"u{v.dtype.name}") for v in (a, b)]
+    result = binary(bench, "shift_right_unsigned", a, b).view(unsigned[0].dtype)
+    np.testing.assert_array_equal(result, np.right_shift(*unsigned))
+    far = np.array([bits, -1, limits.max, limits.min], dtype)
+    for name, wanted in (("shift_left", 0), ("shift_right", -1), ("shift_right_unsigned", 0)):
+        np.testing.assert_array_equal(binary(bench, name, np.full(4, -5, dtype), far), np.full(4, wanted))
+
+
+@pytest.mark.parametrize(("name", "function"), [("mod", np.mod), ("fmod", np.fmod)])
+def test_remainders_of_doubles(bench: Workbench, name: str, function) -> None:
+    corners = np.array([0.0, -0.0, 1, -1, 2.5, -3.75, np.inf, -np.inf, np.nan, 1e300, -1e300, 5e-324, 1e-310, 3, 0.1])
+    rng = np.random.default_rng(6)
+    spread = np.exp(rng.uniform(-40, 40, 40)) * rng.choice([-1, 1], 40)
+    a, b = [v.ravel() for v in np.meshgrid(np.concatenate([corners, spread]), np.concatenate([corners, spread]))]
+    with np.errstate(all="ignore"):
+        wanted = function(a, b)
+    result = binary(bench, name, a, b)
+    np.testing.assert_array_equal(result, wanted)
+    known = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(result[known]), np.signbit(wanted[known]))
 
 
 @pytest.mark.parametrize("activation", range(1, 9))

@@ -7,7 +7,7 @@ import pytest
 
 from onnxlet_wasm import pieces
 
-from .windows import Window, convolve
+from .windows import FLAT, Window, convolve
 from .workbench import Workbench, close
 
 SAME = (1, 1, 1, 1)
@@ -45,7 +45,7 @@ def conv(bench: Workbench, x, w, window: Window, groups=1, bias=None, residual=N
         x_step=c, panels=bench.put(bench.get(panels)), bias=0 if bias is None else bench.put(bias),
         residual=0 if residual is None else bench.put(residual), y=y, y_step=groups * oc, batch=batch, h=h, w=width,
         c=ic, oh=oh, ow=ow, oc=oc, groups=groups, zeros=bench.put(np.zeros(ic, np.float32)), activation=activation,
-        low=low, high=high, **window.fields,
+        low=low, high=high, **window.fields, **FLAT,
     )  # fmt: skip
     return bench.get(y)
 
@@ -118,7 +118,7 @@ def test_conv_with_a_row_of_the_window_in_one_run(bench):
         "conv", units=pieces.conv(oh * ow, 16), scratch=pieces.conv_scratch(7, 1), x=bench.put(image), x_step=3,
         panels=bench.put(bench.get(panels)), bias=0, residual=0, y=y, y_step=16, batch=1, h=tall, w=wide, c=7 * 3,
         oh=oh, ow=ow, oc=16, groups=1, kh=7, kw=1, stride_h=2, stride_w=2, pad_top=0, pad_left=0, dilation_h=1,
-        dilation_w=1, zeros=bench.put(np.zeros(21, np.float32)), activation=0, low=0.0, high=0.0,
+        dilation_w=1, zeros=bench.put(np.zeros(21, np.float32)), activation=0, low=0.0, high=0.0, **FLAT,
     )  # fmt: skip
     close(bench.get(y), expected, 147)
 

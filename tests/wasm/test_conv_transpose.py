@@ -7,7 +7,7 @@ import pytest
 
 from onnxlet_wasm import pieces
 
-from .windows import Window
+from .windows import FLAT, Window
 from .workbench import Workbench, close
 
 
@@ -52,7 +52,7 @@ def conv_transpose(bench: Workbench, x, w, window: Window, groups, shape, bias=N
     bench.call(
         "gather_windows", units=n * shape[0], parts=parts, bias=0 if bias is None else bench.put(bias), y=y, batch=n,
         h=h, w=width, oh=shape[0], ow=shape[1], oc=oc, groups=groups, activation=activation, low=low, high=high,
-        **window.fields,
+        **window.fields, **FLAT,
     )  # fmt: skip
     bench.engine.free(parts, n * h * width * groups * columns * 4)
     return bench.get(y)

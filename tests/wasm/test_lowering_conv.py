@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .helpers import check, evaluate, node, refusal
+from .helpers import check, evaluate, node
 
 RNG = np.random.default_rng(11)
 
@@ -67,11 +67,6 @@ def test_conv_in_one_dimension(provider, groups, dilation):
         {"x": some(2, 6, 23)},
         {"w": filters(12, 6 // groups, 3), "b": some(12)},
     )
-
-
-def test_conv_in_three_dimensions_is_refused(provider):
-    one = node("Conv", "x w")
-    assert "3 dimensions" in (refusal(provider, one, {"x": some(1, 2, 4, 4, 4)}, {"w": some(3, 2, 2, 2, 2)}) or "")
 
 
 def test_conv_of_an_empty_batch(provider):
@@ -177,8 +172,3 @@ def test_pools_in_one_dimension(provider):
 @pytest.mark.parametrize("shape", [(2, 5, 7, 9), (1, 40, 3), (2, 3, 4, 5, 6)], ids=str)
 def test_global_pools(provider, operator, shape):
     check(provider, node(operator, "x"), {"x": some(*shape)})
-
-
-def test_max_pool_with_indices_is_refused(provider):
-    one = node("MaxPool", "x", "y i", kernel_shape=[2, 2])
-    assert refusal(provider, one, {"x": some(1, 2, 4, 4)}) == "its further outputs have no kernel"

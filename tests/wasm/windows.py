@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+FLAT = {"d": 1, "od": 1, "kd": 1, "stride_d": 1, "pad_front": 0, "dilation_d": 1}
+"""The arguments by which kernels for three dimensions know that there are two."""
+
 
 @dataclass(frozen=True)
 class Window:

@@ -7,8 +7,11 @@
 // is applied to float32 results of arithmetic.
 //
 // Integers wrap around. Integer division truncates; dividing by zero gives 0. MOD takes the sign of the divisor, FMOD
-// (integers only) that of the dividend.
+// that of the dividend; of floats, float64 alone has them. AND, OR and XOR are logical for bytes and bitwise for wider
+// integers. Shifts, of int32 and int64, by a negative amount or by all bits and more give what is shifted in;
+// SHIFT_RIGHT_UNSIGNED takes its operands for unsigned.
 #include "activation.h"
+#include "doubles.h"
 #include "strided.h"
 #include "types.h"
 #include "vecmath.h"
@@ -16,7 +19,7 @@
 enum {
     ADD, SUB, MUL, DIV, POW, MIN, MAX, MOD, FMOD, PRELU,                        // 0 to 9
     EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL,                            // 10 to 14
-    AND, OR, XOR,                                                               // 15 to 17
+    AND, OR, XOR, SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_UNSIGNED,                // 15 to 20
 };
 
 INLINE vf arithmetic(int op, vf p, vf q) {
@@ -156,6 +159,8 @@ static void f32_row(int op, const float *p, word sa, const float *q, word sb, vo
     EACH(EQUAL, uint8_t, s == t) EACH(LESS, uint8_t, s < t) EACH(LESS_EQUAL, uint8_t, s <= t)              \
     EACH(GREATER, uint8_t, s > t) EACH(GREATER_EQUAL, uint8_t, s >= t)
 
+#define BITS(T) (8 * (T)sizeof(T))
+
 // Rows of integers of type T; U is the unsigned type of the same size, whose arithmetic wraps.
 #define INTEGER_ROW(name, INTEGER, UNSIGNED)                                                        \
     INLINE INTEGER name##_divide(INTEGER s, INTEGER t) {                                            \
@@ -181,6 +186,10 @@ static void f32_row(int op, const float *p, word sa, const float *q, word sb, vo
             EACH(DIV, T, name##_divide(s, t)) EACH(POW, T, name##_power(s, t)) EACH(MIN, T, s < t ? s : t) \
             EACH(MAX, T, s > t ? s : t) EACH(MOD, T, name##_modulo(s, t)) EACH(FMOD, T, name##_remainder(s, t)) \
             EACH_COMPARISON                                                                         \
+            EACH(AND, T, s & t) EACH(OR, T, s | t) EACH(XOR, T, s ^ t)                              \
+            EACH(SHIFT_LEFT, T, (U)t < BITS(T) ? (T)((U)s << t) : 0)                                \
+            EACH(SHIFT_RIGHT, T, s >> ((U)t < BITS(T) ? t : BITS(T) - 1))                           \
+            EACH(SHIFT_RIGHT_UNSIGNED, T, (U)t < BITS(T) ? (T)((U)s >> t) : 0)                      \
         }                                                                                           \
     }
 
@@ -192,6 +201,7 @@ static void f64_row(int op, const double *p, word sa, const double *q, word sb, 
     switch (op) {
         EACH(ADD, T, s + t) EACH(SUB, T, s - t) EACH(MUL, T, s * t) EACH(DIV, T, s / t)
         EACH(MIN, T, s != s || s < t ? s : t) EACH(MAX, T, s != s || s > t ? s : t) EACH(PRELU, T, s < 0 ? s * t : s)
+        EACH(MOD, T, f64_modulo(s, t)) EACH(FMOD, T, f64_fmod(s, t))
         EACH_COMPARISON
     }
 }
@@ -209,6 +219,7 @@ static void u8_row(int op, const uint8_t *p, word sa, const uint8_t *q, word sb,
 KERNEL(binary, op, type, a, b, y, rank, shape, a_strides, b_strides, activation, low, high) {
     int op = (int)a->op, activation = (int)a->activation;
     vf low = vsplat(as_f32(a->low)), high = vsplat(as_f32(a->high));
+    const word size = op >= EQUAL && op <= GREATER_EQUAL ? 1 : type_size(a->type);
     word strides[] = {a->a_strides, a->b_strides}, n;
     Walk w;
     walk_shape(&w, a->rank, a->shape, strides, 2);
@@ -218,20 +229,19 @@ KERNEL(binary, op, type, a, b, y, rank, shape, a_strides, b_strides, activation,
         word ia = w.offset[0], ib = w.offset[1];
         switch (a->type) {
         case TYPE_F32:
-            f32_row(op, F32(a->a) + ia, sa, F32(a->b) + ib, sb, PTR(char, a->y) + at * (op >= EQUAL ? 1 : 4), n,
-                    activation, low, high);
+            f32_row(op, F32(a->a) + ia, sa, F32(a->b) + ib, sb, PTR(char, a->y) + at * size, n, activation, low, high);
             break;
         case TYPE_I32:
             i32_row(op, PTR(const int32_t, a->a) + ia, sa, PTR(const int32_t, a->b) + ib, sb,
-                    PTR(char, a->y) + at * (op >= EQUAL ? 1 : 4), n);
+                    PTR(char, a->y) + at * size, n);
             break;
         case TYPE_I64:
             i64_row(op, PTR(const int64_t, a->a) + ia, sa, PTR(const int64_t, a->b) + ib, sb,
-                    PTR(char, a->y) + at * (op >= EQUAL ? 1 : 8), n);
+                    PTR(char, a->y) + at * size, n);
             break;
         case TYPE_F64:
             f64_row(op, PTR(const double, a->a) + ia, sa, PTR(const double, a->b) + ib, sb,
-                    PTR(char, a->y) + at * (op >= EQUAL ? 1 : 8), n);
+                    PTR(char, a->y) + at * size, n);
             break;
         default:
             u8_row(op, PTR(const uint8_t, a->a) + ia, sa, PTR(const uint8_t, a->b) + ib, sb,

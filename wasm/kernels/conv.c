@@ -1,6 +1,6 @@
-// Convolutions, float32, channels last. NumPy twin: ops' Conv. Sums run over rows, columns, then channels of the window.
+// Convolutions, float32, channels last. NumPy twin: ops' Conv. Sums run over the window's taps, then over channels.
 //
-// Input and output are [batch][height][width][channels]. A convolution is a matrix product whose rows of A are gathered:
+// Input and output are [batch][depth][height][width][channels]; in two dimensions the depth is 1. A convolution is a matrix product whose rows of A are gathered:
 // per output pixel a list of addresses, one per tap of the window, each of a run of `c` floats. Addresses outside the
 // image point at zeros. The lists are made for some tiles at a time and used for all output channels.
 #include "tile.h"
@@ -24,14 +24,15 @@ KERNEL(pack_conv, w, panels, groups, oc, ic, taps) {
     }
 }
 
-// `batch` images of h x w pixels, x_step floats apart, of which each group takes c; output pixels y_step apart, of which
-// each group gives oc. Packed weights as above; bias has groups * oc floats or is 0; residual is laid out as y, or 0.
-// `zeros` points at c zeros. Scratch: 768 * kh * kw bytes. Units: groups * pieces(batch * oh * ow, oc).
+// `batch` images of d x h x w pixels, x_step floats apart, of which each group takes c; output pixels y_step apart, of
+// which each group gives oc. Packed weights as above; bias has groups * oc floats or is 0; residual is laid out as y, or 0.
+// `zeros` points at c zeros. Scratch: 768 * kd * kh * kw bytes. Units: groups * pieces(batch * od * oh * ow, oc).
 //
 // The first layer of a network, with few channels, is best given as kw = 1 with c = (columns of the window) * channels,
 // on an image that is padded in memory: then a row of the window is one run.
-KERNEL_ARGUMENTS(conv, x, x_step, panels, bias, residual, y, y_step, batch, h, w, c, oh, ow, oc, groups, kh, kw, stride_h,
-       stride_w, pad_top, pad_left, dilation_h, dilation_w, zeros, activation, low, high)
+KERNEL_ARGUMENTS(conv, x, x_step, panels, bias, residual, y, y_step, batch, d, h, w, c, od, oh, ow, oc, groups, kd, kh,
+                 kw, stride_d, stride_h, stride_w, pad_front, pad_top, pad_left, dilation_d, dilation_h, dilation_w,
+                 zeros, activation, low, high)
 
 typedef struct {
     const conv_args *a;
@@ -44,25 +45,27 @@ static void gather(const Gather *g, word m0, word m1) {
     const conv_args *a = g->a;
     const char **to = g->rows;
     const char *zeros = PTR(const char, a->zeros), *x = PTR(const char, a->x) + g->group * a->c * 4;
-    const word pixel = a->x_step * 4, line = a->w * pixel, image = a->h * line;
-    const word taps = a->kh * a->kw, plane = a->oh * a->ow;
+    const word pixel = a->x_step * 4, line = a->w * pixel, plane = a->h * line;
+    const word taps = a->kd * a->kh * a->kw, outputs = a->oh * a->ow;
     for (word m = m0; m < m1; m += TILE_ROWS) {
         const word rows = min_word(TILE_ROWS, m1 - m);
         for (word i = 0; i < rows; i++) {
-            const word n = (m + i) / plane, p = (m + i) % plane;
+            const word o = (m + i) / outputs, p = (m + i) % outputs;
+            const word n = o / a->od, front = o % a->od * a->stride_d - a->pad_front;
             const word top = p / a->ow * a->stride_h - a->pad_top, left = p % a->ow * a->stride_w - a->pad_left;
-            const char *base = x + n * image + top * line + left * pixel;
             const char **out = to + i;
-            for (word r = 0; r < a->kh; r++, base += a->dilation_h * line) {
-                const word row = top + r * a->dilation_h;
-                const char *from = base;
-                if (row < 0 || row >= a->h) {
-                    for (word s = 0; s < a->kw; s++, out += rows) *out = zeros;
-                    continue;
-                }
-                for (word s = 0, column = left; s < a->kw; s++, column += a->dilation_w, out += rows) {
-                    *out = (uint64_t)column < (uint64_t)a->w ? from : zeros;
-                    from += a->dilation_w * pixel;
+            for (word q = 0, layer = front; q < a->kd; q++, layer += a->dilation_d) {
+                const char *base = x + (n * a->d + layer) * plane + top * line + left * pixel;
+                for (word r = 0, row = top; r < a->kh; r++, row += a->dilation_h, base += a->dilation_h * line) {
+                    const char *from = base;
+                    if ((uint64_t)row >= (uint64_t)a->h || (uint64_t)layer >= (uint64_t)a->d) {
+                        for (word s = 0; s < a->kw; s++, out += rows) *out = zeros;
+                        continue;
+                    }
+                    for (word s = 0, column = left; s < a->kw; s++, column += a->dilation_w, out += rows) {
+                        *out = (uint64_t)column < (uint64_t)a->w ? from : zeros;
+                        from += a->dilation_w * pixel;
+                    }
                 }
             }
         }
@@ -72,7 +75,7 @@ static void gather(const Gather *g, word m0, word m1) {
 
 static void conv_block(const Gather *g, word m0, word m1, word n0, word n1) {
     const conv_args *a = g->a;
-    const word taps = a->kh * a->kw, depth = taps * a->c;
+    const word taps = a->kd * a->kh * a->kw, depth = taps * a->c;
     const int activation = (int)a->activation;
     const float low = as_f32(a->low), high = as_f32(a->high);
     const float *panels = F32(a->panels) + g->group * div_up(a->oc, PANEL) * PANEL * depth;
@@ -110,7 +113,7 @@ static void conv_block(const Gather *g, word m0, word m1, word n0, word n1) {
 }
 
 KERNEL_BODY(conv) {
-    const word rows = a->batch * a->oh * a->ow;
+    const word rows = a->batch * a->od * a->oh * a->ow;
     const int by_rows = rows >= MANY_ROWS;
     const word pieces = by_rows ? div_up(rows, PIECE_ROWS) : div_up(a->oc, PIECE_COLUMNS);
     while (begin < end) {

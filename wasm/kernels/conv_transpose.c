@@ -18,25 +18,28 @@ KERNEL(pack_conv_transpose, w, panels, groups, ic, oc, taps) {
 }
 
 // y[oy][ox] = activation(bias + sum of parts[iy * w + ix][group][tap]) over all taps (r, s) and inputs with
-// iy * stride_h + r * dilation_h - pad_top = oy, and alike for columns. Parts are [batch * h * w][groups][taps][oc];
-// y is [batch][oh][ow][groups * oc]; bias has groups * oc floats or is 0. Unit: a row of output (batch * oh).
-KERNEL(gather_windows, parts, bias, y, batch, h, w, oh, ow, oc, groups, kh, kw, stride_h, stride_w, pad_top, pad_left,
-       dilation_h, dilation_w, activation, low, high) {
-    const word oc = a->oc, channels = a->groups * oc, taps = a->kh * a->kw, pixel = a->groups * taps * oc;
+// iy * stride_h + r * dilation_h - pad_top = oy, and alike for columns, and for layers in three dimensions (d, od, kd).
+// Parts are [batch * d * h * w][groups][taps][oc]; y is [batch][od][oh][ow][groups * oc]; bias has groups * oc floats or
+// is 0. Unit: a row of output (batch * od * oh).
+KERNEL(gather_windows, parts, bias, y, batch, d, h, w, od, oh, ow, oc, groups, kd, kh, kw, stride_d, stride_h, stride_w,
+       pad_front, pad_top, pad_left, dilation_d, dilation_h, dilation_w, activation, low, high) {
+    const word oc = a->oc, channels = a->groups * oc, taps = a->kd * a->kh * a->kw, pixel = a->groups * taps * oc;
     for (word u = begin; u < end; u++) {
-        const float *parts = F32(a->parts) + u / a->oh * a->h * a->w * pixel;
+        const word layer_at = u / a->oh % a->od + a->pad_front, row_at = u % a->oh + a->pad_top;
+        const float *parts = F32(a->parts) + u / a->oh / a->od * a->d * a->h * a->w * pixel;
         float *line = F32(a->y) + u * a->ow * channels;
         for (word o = 0; o < a->ow; o++) {
             float *y = line + o * channels;
             for (word i = 0; i < channels; i++) y[i] = a->bias ? F32(a->bias)[i] : 0.0f;
-            for (word r = 0; r < a->kh; r++) {
-                const word row = u % a->oh + a->pad_top - r * a->dilation_h;
+            for (word t = 0; t < a->kd * a->kh; t++) {
+                const word layer = layer_at - t / a->kh * a->dilation_d, row = row_at - t % a->kh * a->dilation_h;
+                if (layer < 0 || layer % a->stride_d || layer / a->stride_d >= a->d) continue;
                 if (row < 0 || row % a->stride_h || row / a->stride_h >= a->h) continue;
+                const word source = (layer / a->stride_d * a->h + row / a->stride_h) * a->w;
                 for (word s = 0; s < a->kw; s++) {
                     const word column = o + a->pad_left - s * a->dilation_w;
                     if (column < 0 || column % a->stride_w || column / a->stride_w >= a->w) continue;
-                    const float *from = parts + (row / a->stride_h * a->w + column / a->stride_w) * pixel;
-                    from += (r * a->kw + s) * oc;
+                    const float *from = parts + (source + column / a->stride_w) * pixel + (t * a->kw + s) * oc;
                     for (word g = 0; g < a->groups; g++, from += taps * oc) {
                         float *to = y + g * oc;
                         word i = 0;

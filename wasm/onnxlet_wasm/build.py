@@ -30,6 +30,9 @@ CACHE = PACKAGE.parent.parent / "build" / "kernels"
 
 KERNEL = re.compile(r"^KERNEL(?:_ARGUMENTS)?\((\w+),", re.MULTILINE)
 
+SMALL = frozenset({"grid_sample.c", "pool_any.c", "rare.c"})
+"""Sources of what models seldom ask for: compiled for size, as every page downloads the kernels."""
+
 WASM_FEATURES = "mvp+simd128+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals+atomics"
 WASM_LINK = (
     *("--no-entry", "--strip-all", "--import-memory", "--shared-memory", "--export-dynamic"),
@@ -153,14 +156,16 @@ def _build_one(output: Output, inc: str, shared: str, pool: ThreadPoolExecutor) 
 
     def compile_one(item: tuple[str, bytes]) -> Path:
         name, content = item
-        key = hashlib.sha256("\0".join([shared, *flags, name]).encode() + content).hexdigest()[:24]
+        chosen = [*flags, f"-I{folder}", f"-I{SOURCES}", *(["-Os"] if name in SMALL else [])]
+        if name.endswith(".s"):
+            chosen = flags[:3]
+        key = hashlib.sha256("\0".join([shared, *chosen, name]).encode() + content).hexdigest()[:24]
         object_file = folder / f"{Path(name).stem}-{key}.o"
         if not object_file.exists():
             source = SOURCES / name
             if name.endswith(".s"):
                 source = folder / name
                 source.write_bytes(content)
-            chosen = flags[:3] if name.endswith(".s") else [*flags, f"-I{folder}", f"-I{SOURCES}"]
             _compile(["cc", *chosen, "-c", str(source)], object_file)
         return object_file
 

@@ -30,8 +30,8 @@ from .registry import Refused, find, lower, lowered_operators
 from .rounding import joined_rounding
 
 FAMILIES = (
-    attention, carried, composed, conv, conv_transpose, doubles, elementwise, features, gemm, index, movement, normalize,
-    pool, pool_any, quantize, quantized, quantized_conv, reduce, resize, rnn, rounding, sampling, trees,
+    attention, carried, composed, conv, conv_transpose, doubles, elementwise, features, gemm, index, movement,
+    normalize, pool, pool_any, quantize, quantized, quantized_conv, reduce, resize, rnn, rounding, sampling, trees,
 )  # fmt: skip
 """The modules whose import registers the operators."""
 

@@ -13,6 +13,7 @@ from onnxlet.providers.base import Step
 from .registry import Refused
 
 F32 = np.dtype(np.float32)
+F64 = np.dtype(np.float64)
 I32 = np.dtype(np.int32)
 I64 = np.dtype(np.int64)
 U8 = np.dtype(np.uint8)
@@ -136,11 +137,20 @@ class Window:
     end: tuple[int, ...]
 
     def in_two_dimensions(self) -> Window:
-        """A one-dimensional window as a two-dimensional one of height 1."""
-        if len(self.input) == 2:
+        """A one-dimensional window as a two-dimensional one of height 1; others as they are."""
+        if len(self.input) > 1:
             return self
         return Window((1, *self.input), (1, *self.output), (1, *self.kernel), (1, *self.strides), (1, *self.dilations),
                       (0, *self.begin), (0, *self.end))  # fmt: skip
+
+    def layers(self) -> dict[str, int]:
+        """The fields of a kernel that speak of the depth of a two- or three-dimensional window."""
+        if len(self.input) == 2:
+            return {"d": 1, "od": 1, "kd": 1, "stride_d": 1, "pad_front": 0, "dilation_d": 1}
+        return {
+            "d": self.input[0], "od": self.output[0], "kd": self.kernel[0], "stride_d": self.strides[0],
+            "pad_front": self.begin[0], "dilation_d": self.dilations[0],
+        }  # fmt: skip
 
 
 def window_of(step: Step, spatial: Sequence[int], kernel: Sequence[int]) -> Window:

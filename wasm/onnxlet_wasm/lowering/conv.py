@@ -41,7 +41,7 @@ MIN_LANES = 4
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """Sizes of a two-dimensional convolution; `outputs` are channels, all groups together."""
+    """Sizes of a convolution in two or three dimensions; `outputs` are channels, all groups together."""
 
     batch: int
     channels: int
@@ -98,7 +98,7 @@ def fused_conv(step: Step) -> Emit:
 def _conv(step: Step, activation: Activation) -> Emit:
     need_float32(step)
     shape, weights = shape_of(step, 0), shape_of(step, 1)
-    if not 3 <= len(shape) <= 4:
+    if not 3 <= len(shape) <= 5:
         raise Refused(f"convolution in {len(shape) - 2} dimensions has no kernel")
     groups = step.attribute("group", 1)
     window = window_of(step, shape[2:], weights[2:]).in_two_dimensions()
@@ -110,7 +110,7 @@ def _conv(step: Step, activation: Activation) -> Emit:
         bias, residual = c.input(2), c.input(3, LAST)
         if g.pointwise:
             _pointwise(c, g, bias, residual, activation)
-        elif g.depthwise:
+        elif g.depthwise and len(window.kernel) == 2:
             _depthwise(c, g, bias, residual, activation)
         elif g.minimal:
             _winograd(c, g, bias, residual, activation)
@@ -150,9 +150,11 @@ def _packed(c: Compiler, g: Convolution) -> Place:
 def _general(c: Compiler, g: Convolution, bias: Place, residual: Place, activation: Activation) -> None:
     w = g.window
     panels = _packed(c, g)
-    height, width = w.input
-    channels, kernel_w, top, left = g.channels // g.groups, w.kernel[1], w.begin[0], w.begin[1]
-    if g.channels <= FEW_CHANNELS and g.groups == 1 and w.dilations[1] == 1 and PLAIN in c.layouts(0):
+    depth = w.layers()
+    height, width = w.input[-2:]
+    channels, kernel_w, top, left = g.channels // g.groups, w.kernel[-1], w.begin[-2], w.begin[-1]
+    few = g.channels <= FEW_CHANNELS and g.groups == 1 and w.dilations[-1] == 1
+    if few and len(w.kernel) == 2 and PLAIN in c.layouts(0):
         # Padded in memory, a row of the window is one run of kernel_w * channels elements.
         x, height, width = _padded(c, g)
         channels, kernel_w, top, left = channels * kernel_w, 1, 0, 0
@@ -161,13 +163,13 @@ def _general(c: Compiler, g: Convolution, bias: Place, residual: Place, activati
     y = c.output(0, LAST)
     units = pieces.conv(g.pixels, g.outputs // g.groups, g.groups)
     c.emit(
-        "conv", units=units, grain=g.grain(units), scratch=pieces.conv_scratch(w.kernel[0], kernel_w),
+        "conv", units=units, grain=g.grain(units), scratch=pieces.conv_scratch(prod(w.kernel[:-1]), kernel_w),
         x=x, x_step=g.channels, panels=panels, bias=bias, residual=residual, y=y, y_step=g.outputs,
-        batch=g.batch, h=height, w=width, c=channels, oh=w.output[0], ow=w.output[1],
-        oc=g.outputs // g.groups, groups=g.groups, kh=w.kernel[0], kw=kernel_w,
-        stride_h=w.strides[0], stride_w=w.strides[1], pad_top=top, pad_left=left,
-        dilation_h=w.dilations[0], dilation_w=w.dilations[1], zeros=c.memory.zeros(4 * channels),
-        **activation_fields(activation),
+        batch=g.batch, h=height, w=width, c=channels, oh=w.output[-2], ow=w.output[-1],
+        oc=g.outputs // g.groups, groups=g.groups, kh=w.kernel[-2], kw=kernel_w,
+        stride_h=w.strides[-2], stride_w=w.strides[-1], pad_top=top, pad_left=left,
+        dilation_h=w.dilations[-2], dilation_w=w.dilations[-1], zeros=c.memory.zeros(4 * channels),
+        **depth, **activation_fields(activation),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from onnxlet.providers.base import Step
 from .. import pieces
 from ..compiler import Compiler, Place
 from ..layouts import LAST, strides_of
-from .common import NO_ACTIVATION, grain, need_float32, output_shape, present, shape_of, text
+from .common import NO_ACTIVATION, Window, grain, need_float32, output_shape, present, shape_of, text
 from .copies import copy_block
 from .gemm import activation_fields, gemm_call
 from .registry import Emit, Refused, lower
@@ -23,7 +23,7 @@ def conv_transpose(step: Step) -> Emit:
     need_float32(step)
     shape, weights, target = shape_of(step, 0), shape_of(step, 1), output_shape(step)
     rank = len(shape) - 2
-    if not 1 <= rank <= 2:
+    if not 1 <= rank <= 3:
         raise Refused(f"transposed convolution in {rank} dimensions has no kernel")
     kernel = weights[2:]
     strides, dilations, more = (
@@ -35,17 +35,18 @@ def conv_transpose(step: Step) -> Emit:
         shape[2:], kernel, strides, dilations, more, auto_pad, step.attribute("pads"), step.attribute("output_shape")
     )
     begin = [a for a, _ in cut]
-    flat = rank == 1  # one dimension is two, of height 1
-    sizes = {
-        "h": 1 if flat else shape[2], "w": shape[-1], "oh": 1 if flat else target[2], "ow": target[-1],
-        "kh": 1 if flat else kernel[0], "kw": kernel[-1], "stride_h": 1 if flat else strides[0],
-        "stride_w": strides[-1], "pad_top": 0 if flat else begin[0], "pad_left": begin[-1],
-        "dilation_h": 1 if flat else dilations[0], "dilation_w": dilations[-1],
+    window = Window(tuple(shape[2:]), tuple(target[2:]), tuple(kernel), tuple(strides), tuple(dilations), tuple(begin),
+                    tuple(begin)).in_two_dimensions()  # fmt: skip
+    sizes = window.layers() | {
+        "h": window.input[-2], "w": window.input[-1], "oh": window.output[-2], "ow": window.output[-1],
+        "kh": window.kernel[-2], "kw": window.kernel[-1], "stride_h": window.strides[-2],
+        "stride_w": window.strides[-1], "pad_top": window.begin[-2], "pad_left": window.begin[-1],
+        "dilation_h": window.dilations[-2], "dilation_w": window.dilations[-1],
     }  # fmt: skip
     groups, (batch, channels), per_group = step.attribute("group", 1), shape[:2], weights[1]
     depth, taps = channels // groups, prod(kernel)
     columns, pixels = taps * per_group, batch * prod(shape[2:])
-    apart = not any(begin) and list(kernel) == strides and prod(dilations) == 1
+    apart = rank < 3 and not any(begin) and list(kernel) == strides and prod(dilations) == 1
     apart = apart and list(target[2:]) == [n * s for n, s in zip(shape[2:], strides, strict=True)]
 
     def emit(c: Compiler) -> None:
@@ -66,7 +67,7 @@ def conv_transpose(step: Step) -> Emit:
                       columns, 1)  # fmt: skip
             copy_block(c, parts, source, y, strides_of(lengths), lengths, 4)
             return
-        rows = batch * sizes["oh"]
+        rows = batch * sizes["od"] * sizes["oh"]
         c.emit(
             "gather_windows", units=rows, grain=grain(rows, pixels * groups * columns), parts=parts, bias=c.input(2),
             y=y, batch=batch, oc=per_group, groups=groups, **sizes, **activation_fields(NO_ACTIVATION),

@@ -14,6 +14,7 @@ from ..layouts import LAST, PLAIN, axis_order, broadcast_strides, size_of, strid
 from .common import (
     BOOL,
     F32,
+    F64,
     I32,
     I64,
     NO_ACTIVATION,
@@ -111,10 +112,13 @@ _BINARY = {
             "And",
             "Or",
             "Xor",
+            "ShiftLeft",
+            "ShiftRight",
+            "ShiftRightUnsigned",
         ]
     )
 }
-NUMBERS = (F32, I32, I64)
+NUMBERS = (F32, F64, I32, I64)
 
 
 def unary_call(
@@ -312,29 +316,42 @@ def _binary(step: Step, function: str, allowed: Sequence[np.dtype]) -> Emit:
 
 @lower("Add", "Sub", "Mul", "Div")
 def arithmetic(step: Step) -> Emit:
-    return _binary(step, step.node.op_type, (F32, I32, I64, U8))
+    return _binary(step, step.node.op_type, (*NUMBERS, U8))
 
 
 @lower("PRelu")
 def prelu(step: Step) -> Emit:
     if step.node.version < 7 and size_of(shape_of(step, 1)) > 1:
         raise Refused("slopes that go with the channels (opset 6) have no kernel")
-    return _binary(step, "PRelu", (F32,))
+    return _binary(step, "PRelu", (F32, F64))
 
 
 @lower("Mod")
 def modulo(step: Step) -> Emit:
-    return _binary(step, "Fmod" if step.attribute("fmod", 0) else "Mod", (I32, I64))
+    return _binary(step, "Fmod" if step.attribute("fmod", 0) else "Mod", (I32, I64, F64))
 
 
 @lower("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 def compare(step: Step) -> Emit:
-    return _binary(step, step.node.op_type, (F32, I32, I64, U8, BOOL))
+    return _binary(step, step.node.op_type, (*NUMBERS, U8, BOOL))
 
 
 @lower("And", "Or", "Xor")
 def logical(step: Step) -> Emit:
     return _binary(step, step.node.op_type, (BOOL,))
+
+
+@lower("BitwiseAnd", "BitwiseOr", "BitwiseXor")
+def bitwise(step: Step) -> Emit:
+    return _binary(step, step.node.op_type.removeprefix("Bitwise"), (I32, I64))
+
+
+@lower("BitShift")
+def shift(step: Step) -> Emit:
+    """With `unsigned`, which no model has, the operands are what they are as unsigned numbers."""
+    left = text(step.attribute("direction", "")) == "LEFT"
+    unsigned = step.attribute("unsigned", 0)
+    return _binary(step, "ShiftLeft" if left else "ShiftRightUnsigned" if unsigned else "ShiftRight", (I32, I64))
 
 
 @lower("Pow")

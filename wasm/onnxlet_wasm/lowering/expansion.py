@@ -29,14 +29,15 @@ VERSION = 21
 class Expansion:
     """A step being written out. Values are names, as in a graph."""
 
-    def __init__(self, step: Step, derivations: Derivations):
+    def __init__(self, step: Step, derivations: Derivations, depth: int = 0):
+        """`depth` says in how many expansions the step was written."""
         self.step = step
         self.steps: list[Step] = []
         self.constants: dict[str, Tensor] = {}
         self._derivations = derivations
         self._types: dict[str, TensorType] = {}
         names = step.node.outputs
-        self._prefix = next(n for n in names if n)
+        self._prefix = next(n for n in names if n) + "#" * depth  # its last step's output is ours too
         self._numbers = 0
         for name, type_ in zip(step.node.inputs, step.inputs, strict=True):
             if name and type_ is not None:
@@ -110,13 +111,13 @@ class Expansion:
 
     def reshape(self, x: str, shape: Sequence[int], output: str = "") -> str:
         inputs = [x, self.literal(shape, I64)]
-        return self.add("Reshape", inputs, shape, dtype=self._type(x), output=output, allowzero=1)
+        return self.add("Reshape", inputs, shape, dtype=self.dtype(x), output=output, allowzero=1)
 
     def transpose(self, x: str, order: Sequence[int], output: str = "") -> str:
         shape = [self.shape(x)[a] for a in order]
-        return self.add("Transpose", [x], shape, dtype=self._type(x), output=output, perm=list(order))
+        return self.add("Transpose", [x], shape, dtype=self.dtype(x), output=output, perm=list(order))
 
-    def _type(self, name: str) -> np.dtype:
+    def dtype(self, name: str) -> np.dtype:
         dtype = self._types[name].dtype
         assert dtype is not None
         return dtype
@@ -127,30 +128,33 @@ class Expansion:
 
 
 Expand = Callable[[Expansion], None]
-_EXPANSIONS: dict[tuple[str, str], Expand] = {}
+When = Callable[[Step], bool]
+_EXPANSIONS: dict[tuple[str, str], list[tuple[Expand, When | None]]] = {}
 
 
-def expand(*names: str, domain: str = "") -> Callable[[Expand], Expand]:
-    """Register the decorated function for the operators `names` of `domain`, whatever their version."""
+def expand(*names: str, domain: str = "", when: When | None = None) -> Callable[[Expand], Expand]:
+    """Register the decorated function for the operators `names` of `domain`, whatever their version: for all steps, or
+    for those of which `when` says so. Of several functions the first takes a step."""
 
     def register(function: Expand) -> Expand:
         for name in names:
-            _EXPANSIONS[domain, name] = function
+            _EXPANSIONS.setdefault((domain, name), []).append((function, when))
         return function
 
     return register
 
 
-def expanded(step: Step, derivations: Derivations) -> list[Step]:
+def expanded(step: Step, derivations: Derivations, depth: int = 0) -> list[Step]:
     """The steps that a step is made of; itself alone if it is not written out. Raises `Refused`."""
-    function = _EXPANSIONS.get((step.node.domain, step.node.op_type))
+    known = _EXPANSIONS.get((step.node.domain, step.node.op_type), ())
+    function = next((function for function, when in known if when is None or when(step)), None)
     if function is None:
         return [step]
-    expansion = Expansion(step, derivations)
+    expansion = Expansion(step, derivations, depth)
     function(expansion)
     if expansion.steps == [step]:
         return [step]
-    return [s for inner in expansion.steps for s in expanded(inner, derivations)]
+    return [s for inner in expansion.steps for s in expanded(inner, derivations, depth + 1)]
 
 
 def expanded_segment(segment: Segment, derivations: Derivations) -> Segment:

@@ -8,7 +8,8 @@ from onnxlet.providers.base import Step
 
 from ..compiler import Compiler
 from ..layouts import LAST, PLAIN, same_in_both, size_of
-from .common import F32, TYPE_CODES, Window, grain, need_float32, need_single_output, shape_of, window_of
+from .common import F32, TYPE_CODES, Window, grain, need_float32, shape_of, window_of
+from .pool_any import pool_any
 from .reduce import OPERATIONS
 from .registry import Emit, Refused, lower
 
@@ -18,10 +19,9 @@ CHANNEL_BLOCK = 32
 
 def _window(step: Step) -> Window:
     need_float32(step, 0)
-    need_single_output(step)
     shape = shape_of(step, 0)
-    if not 3 <= len(shape) <= 4:
-        raise Refused(f"pooling in {len(shape) - 2} dimensions has no kernel")
+    if len(shape) < 3:
+        raise Refused("pooling without spatial axes has no kernel")
     return window_of(step, shape[2:], step.attribute("kernel_shape")).in_two_dimensions()
 
 
@@ -48,6 +48,8 @@ def _planes_scratch(w: Window) -> int:
 
 @lower("MaxPool", "AveragePool")
 def pool(step: Step) -> Emit:
+    if len(shape_of(step, 0)) > 4 or any(step.node.outputs[1:]):
+        return pool_any(step)
     window = _window(step)
     shape = shape_of(step, 0)
     batch, channels = shape[:2]

@@ -13,7 +13,7 @@ INLINE vf join(int maximum, vf total, vf v, vi *unordered) {
 }
 // All bits set are a NaN.
 INLINE vf joined(vf total, vi unordered) { return (vf)((vi)total | unordered); }
-INLINE vf nothing(int maximum) { return vsplat(maximum ? -INFINITY_F32 : 0.0f); }
+INLINE vf nothing(int maximum) { return vconst(maximum ? -INFINITY_F32 : 0.0f); }
 
 // line[j] = the rows x, x + down, ... joined, for j < w.
 INLINE void join_rows(int maximum, word rows, const float *x, word down, float *line, word w) {

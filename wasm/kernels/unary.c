@@ -66,14 +66,25 @@ INLINE vf apply(int op, vf x, vf alpha, vf beta) {
         for (; x < end; x += LANES, y += LANES) vstore(y, apply(op, vload(x), alpha, beta));                \
         break;
 
+// The same for functions of a few instructions, where the loop itself counts.
+#define SHORT_LOOP(op)                                                                                      \
+    case op:                                                                                                \
+        for (; x + 4 * LANES <= end; x += 4 * LANES, y += 4 * LANES)                                        \
+            UNROLL for (int k = 0; k < 4 * LANES; k += LANES)                                               \
+                vstore(y + k, apply(op, vload(x + k), alpha, beta));                                        \
+        for (; x < end; x += LANES, y += LANES) vstore(y, apply(op, vload(x), alpha, beta));                \
+        break;
+
 // Applies a function to `count` elements, a multiple of LANES.
 static NOINLINE void apply_all(int op, const float *x, float *y, word count, vf alpha, vf beta) {
     const float *end = x + count;
     switch (op) {
-        LOOP(ABS) LOOP(NEG) LOOP(EXP) LOOP(LOG) LOOP(SQRT) LOOP(RSQRT) LOOP(RECIPROCAL) LOOP(SIN) LOOP(COS) LOOP(TANH)
-        LOOP(SIGMOID) LOOP(ERF) LOOP(GELU) LOOP(GELU_TANH) LOOP(SILU) LOOP(RELU) LOOP(LEAKY_RELU) LOOP(ELU) LOOP(SELU)
-        LOOP(CELU) LOOP(SOFTPLUS) LOOP(SOFTSIGN) LOOP(HARD_SIGMOID) LOOP(HARD_SWISH) LOOP(MISH) LOOP(FLOOR) LOOP(CEIL)
-        LOOP(ROUND) LOOP(SIGN) LOOP(CLIP) LOOP(THRESHOLDED_RELU) LOOP(SWISH) LOOP(AFFINE) LOOP(SQUARE) LOOP(EXPM1)
+        SHORT_LOOP(ABS) SHORT_LOOP(NEG) SHORT_LOOP(SQRT) SHORT_LOOP(RECIPROCAL) SHORT_LOOP(RELU) SHORT_LOOP(LEAKY_RELU)
+        SHORT_LOOP(HARD_SIGMOID) SHORT_LOOP(HARD_SWISH) SHORT_LOOP(FLOOR) SHORT_LOOP(CEIL) SHORT_LOOP(ROUND)
+        SHORT_LOOP(CLIP) SHORT_LOOP(AFFINE) SHORT_LOOP(SQUARE)
+        LOOP(EXP) LOOP(LOG) LOOP(RSQRT) LOOP(SIN) LOOP(COS) LOOP(TANH) LOOP(SIGMOID) LOOP(ERF) LOOP(GELU)
+        LOOP(GELU_TANH) LOOP(SILU) LOOP(ELU) LOOP(SELU) LOOP(CELU) LOOP(SOFTPLUS) LOOP(SOFTSIGN) LOOP(MISH) LOOP(SIGN)
+        LOOP(THRESHOLDED_RELU) LOOP(SWISH) LOOP(EXPM1)
     }
 }
 

@@ -45,23 +45,23 @@ KERNEL(pack_winograd, w, panels, oc, ic) {
 
 // Six values of the input to six points.
 INLINE void input_transform(const vf d[6], vf out[6]) {
-    const vf even = vmadd((vf)-4.0f, d[2], d[4]), odd = vmadd((vf)-4.0f, d[1], d[3]);
-    const vf difference = d[4] - d[2], twice = (d[3] - d[1]) * 2.0f;
-    out[0] = vmadd((vf)4.0f, d[0], vmadd((vf)-5.0f, d[2], d[4]));
+    const vf even = vmadd(vconst(-4.0f), d[2], d[4]), odd = vmadd(vconst(-4.0f), d[1], d[3]);
+    const vf difference = d[4] - d[2], twice = (d[3] - d[1]) * vconst(2.0f);
+    out[0] = vmadd(vconst(4.0f), d[0], vmadd(vconst(-5.0f), d[2], d[4]));
     out[1] = even + odd;
     out[2] = even - odd;
     out[3] = difference + twice;
     out[4] = difference - twice;
-    out[5] = vmadd((vf)4.0f, d[1], vmadd((vf)-5.0f, d[3], d[5]));
+    out[5] = vmadd(vconst(4.0f), d[1], vmadd(vconst(-5.0f), d[3], d[5]));
 }
 
 // Six points to four values of the output.
 INLINE void output_transform(const vf m[6], vf out[4]) {
     const vf sum1 = m[1] + m[2], difference1 = m[1] - m[2], sum2 = m[3] + m[4], difference2 = m[3] - m[4];
     out[0] = m[0] + sum1 + sum2;
-    out[1] = vmadd((vf)2.0f, difference2, difference1);
-    out[2] = vmadd((vf)4.0f, sum2, sum1);
-    out[3] = vmadd((vf)8.0f, difference2, difference1) + m[5];
+    out[1] = vmadd(vconst(2.0f), difference2, difference1);
+    out[2] = vmadd(vconst(4.0f), sum2, sum1);
+    out[3] = vmadd(vconst(8.0f), difference2, difference1) + m[5];
 }
 
 // `zeros` points at c zeros, bias has oc floats or is 0, residual is laid out as y, or 0. Unit: `block` tiles of 4x4

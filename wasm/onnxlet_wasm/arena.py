@@ -10,9 +10,18 @@ ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector there is."""
 
 
+LARGE = 1 << 16
+PAGE = 4096
+SPREAD = 1280
+"""What large blocks are longer than whole pages, so that the next one begins elsewhere in its page. Where streams of
+data run at the same place of different pages, processors take a load for one that waits for the store before it."""
+
+
 def aligned(nbytes: int) -> int:
-    """`nbytes` rounded up to whole cache lines; at least one, so that an empty tensor has an address of its own."""
-    return max(ALIGNMENT, nbytes + ALIGNMENT - 1 & -ALIGNMENT)
+    """`nbytes` rounded up to whole cache lines; at least one, so that an empty tensor has an address of its own. Large
+    blocks get some more, see `SPREAD`."""
+    size = max(ALIGNMENT, nbytes + ALIGNMENT - 1 & -ALIGNMENT)
+    return size if size < LARGE else size + (SPREAD - size) % PAGE
 
 
 class Lifetime(Protocol):

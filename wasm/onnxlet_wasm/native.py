@@ -16,6 +16,7 @@ import numpy as np
 
 from onnxlet.errors import LimitError, ProviderError
 
+from .arena import LARGE, PAGE, SPREAD
 from .engine import Bind, array_header
 
 LIB = Path(__file__).resolve().parent / "lib"
@@ -136,15 +137,20 @@ class NativeHost:
         self.bind: Bind | None = partial(_bind, library, header) if header else None
         self._stop_threads = _nothing
         self._blocks: dict[int, np.ndarray] = {}
+        self._shift = 0
         self._total = 0
 
     def alloc(self, nbytes: int) -> int:
-        size = nbytes + ALIGNMENT + PADDING
+        # Large blocks come at the same place of a page: they are moved apart, see `arena.SPREAD`.
+        shift = 0
+        if nbytes >= LARGE:
+            shift = self._shift = (self._shift + SPREAD) % PAGE
+        size = nbytes + ALIGNMENT + PADDING + shift
         try:
             block = np.empty(size, np.uint8)
         except (MemoryError, ValueError) as error:
             raise LimitError(f"out of memory: {nbytes:,} more bytes could not be had") from error
-        address = block.ctypes.data + ALIGNMENT - 1 & -ALIGNMENT
+        address = (block.ctypes.data + ALIGNMENT - 1 & -ALIGNMENT) + shift
         self._blocks[address] = block
         self._total += size
         return address

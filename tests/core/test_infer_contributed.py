@@ -217,6 +217,13 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
     ("RelativePositionBias", {"max_distance": 20}, [f(8, 4), ids(3), ids(5)]),
     ("DynamicTimeWarping", {}, [f(3, 4)]),
     ("CausalConvWithState", {}, [f(1, 4, 7), f(4, 1, 3)]),
+    ("SampleOp", {}, [f(2, 3)]),
+    ("SparseToDenseMatMul", {"transB": 1}, [f(2, 3), f(4, 3)]),
+    ("BifurcationDetector", {}, [ids(1, 2, 3), ids(4, 2), ids(0).reshape(1)]),
+    ("WordConvEmbedding", {}, [np.ones((5, 4), np.int32), f(6, 1, 2, 3), f(6), f(9, 3)]),
+    ("MaxpoolWithMask", {"kernel_shape": [3, 3], "strides": [2, 1]}, [f(1, 2, 7, 8), np.ones((1, 1, 7, 8), np.int32)]),
+    ("BitmaskDropout", {}, [f(5, 13)]),
+    ("BitmaskBiasDropout", {}, [f(5, 13), f(13)]),
     ("ScaledSiLU", {}, [f(2, 3)]),
     ("BranchwiseRMSNorm", {"num_branches": 3}, [f(2, 12, dtype=F16)]),
     ("HyperConnectionPreMix", {}, [f(2, 3, 4), f(2, 3)]),
@@ -283,7 +290,14 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
 ]
 
 SEVERAL = {"GroupQueryAttention": 3, "MultiHeadAttention": 4}
-UNKNOWN_SHAPE = {"GatedDeltaNet", "GroupQueryAttention", "DynamicTimeWarping", "RemovePadding", "Unique"}
+UNKNOWN_SHAPE = {
+    "BifurcationDetector",
+    "GatedDeltaNet",
+    "GroupQueryAttention",
+    "DynamicTimeWarping",
+    "RemovePadding",
+    "Unique",
+}
 
 
 SEARCHES = {"BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"}

@@ -104,3 +104,21 @@ def test_bias_dropout_at_rest():
     y, mask = call("BiasDropout", 1, x, bias, x, domain=MICROSOFT, outputs=2)
     same(y, f32([[3, 5]]))
     assert mask.all()
+
+
+def test_dropout_with_a_mask_of_bits():
+    """Bit i of word j is the mask of element 32 j + i."""
+    numbers = Numbers()
+    x, bias, residual = numbers.f32(5, 13), numbers.f32(13), numbers.f32(5, 13)
+    options = {"domain": MICROSOFT, "outputs": 2, "seed": 3}
+    y, words = call("BitmaskDropout", 1, x, f32(0.25), of("bool", True), **options)
+    assert words.dtype == np.uint32
+    assert words.shape == (3,)
+    kept = np.array([words[i // 32] >> (i % 32) & 1 for i in range(65)], bool).reshape(5, 13)
+    np.testing.assert_allclose(y, np.where(kept, x / 0.75, 0), rtol=1e-6)
+    assert 0.5 < kept.mean() < 0.95
+    y, words = call("BitmaskBiasDropout", 1, x, bias, residual, f32(0.25), of("bool", True), **options)
+    kept = np.array([words[i // 32] >> (i % 32) & 1 for i in range(65)], bool).reshape(5, 13)
+    np.testing.assert_allclose(y, np.where(kept, (x + bias) / 0.75, 0) + residual, rtol=1e-6, atol=1e-7)
+    same(call("BitmaskDropout", 1, x, **options)[0], x)
+    same(call("BitmaskDropout", 1, x, **options)[1], np.array([2**32 - 1, 2**32 - 1, 1], np.uint32))

@@ -1,8 +1,11 @@
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
+import onnxlet
 from tests.core.ops.calling import call, f32, i64, of, same
-from tests.core.ops.oracle import Numbers, agrees
+from tests.core.ops.oracle import Numbers, agrees, onnxruntime_results
 
 MICROSOFT = "com.microsoft"
 
@@ -92,3 +95,76 @@ def test_operators_that_the_standard_has_too():
     gates = -np.abs(numbers.f32(2, 5, 2)), np.abs(numbers.f32(2, 5, 2))
     agrees("LinearAttention", 1, q, k, v, None, *gates, domain=MICROSOFT, outputs=2, update_rule="gated_delta", **heads)
     agrees("GridSample", 1, numbers.f32(2, 3, 6, 7), numbers.f32(2, 4, 5, 2), domain=MICROSOFT, mode="bicubic")
+
+
+@pytest.mark.parametrize("predicted", [None, [5, 6, 9, 4, 1], [1, 2, 3, 4, 5], [5, 6, 7, 8, 2]])
+@pytest.mark.parametrize("sizes", [(1, 3), (2, 2), (1, 6)])
+def test_bifurcation_detector(predicted, sizes):
+    source, current = i64([2, 3, 5, 6, 7, 8]), i64([9, 2, 3])
+    tokens = None if predicted is None else i64(predicted)
+    options = {"domain": MICROSOFT, "outputs": 2, "min_ngram_size": sizes[0], "max_ngram_size": sizes[1]}
+    agrees("BifurcationDetector", 1, source, current, i64([2]), tokens, **options)
+    repeated = i64([2, 3, 5, 2, 3, 5, 6])
+    agrees("BifurcationDetector", 1, repeated, i64([4, 2, 3]), i64([0]), **options)
+    agrees("BifurcationDetector", 1, repeated, i64([4, 5, 6]), i64([0]), **options)
+    with pytest.raises(ValueError, match="2 tokens are predicted from 1 of 6 on"):
+        call("BifurcationDetector", 1, source, current, i64([1]), i64([1, 2]), **options)
+
+
+def test_word_conv_embedding():
+    numbers = Numbers()
+    words = of("int32", [[1, 2, 3, 4, 0], [5, 0, 0, 0, 0], [0, 0, 0, 0, 0], [3, 3, 3, 3, 3], [2, 1, 0, 0, 0]])
+    weights = numbers.f32(4, 1, 3, 6), numbers.f32(4), numbers.f32(7, 6)
+    expected = onnxruntime_results("WordConvEmbedding", 1, [words, *weights], 1, MICROSOFT, {})[0]
+    got = call("WordConvEmbedding", 1, words, *weights, domain=MICROSOFT, conv_window_size=3, embedding_size=4)
+    real = [0, 1, 3, 4]  # onnxruntime leaves empty words as they are in memory
+    np.testing.assert_allclose(got[real], expected[real], rtol=1e-5, atol=1e-6)
+    same(got[2], np.zeros(4, np.float32))
+    with pytest.raises(ValueError, match="conv_window_size is 2, the weights have 3"):
+        call("WordConvEmbedding", 1, words, *weights, domain=MICROSOFT, conv_window_size=2)
+
+
+@pytest.mark.parametrize("kernel", [[3], [2, 3], [1, 2, 2]])
+def test_maxpool_with_mask(kernel):
+    numbers = Numbers()
+    shape = [6, 7, 5][: len(kernel)]
+    x, mask = numbers.f32(2, 3, *shape), numbers.ints(0, 2, 1, 1, *shape, dtype="int32")
+    mask.reshape(-1)[0] = 1
+    options = {"domain": MICROSOFT, "kernel_shape": kernel}
+    agrees("MaxpoolWithMask", 1, x, mask, **options)
+    agrees("MaxpoolWithMask", 1, x, mask, strides=[2] * len(kernel), auto_pad="SAME_UPPER", **options)
+
+
+def test_sparse_to_dense_mat_mul():
+    """Of a sparse input, which is fed dense here."""
+    numbers = Numbers()
+    dense = np.zeros((4, 3), np.float32)
+    dense[[0, 1, 3], [2, 0, 1]] = [1.5, -2, 3]
+    places = np.ascontiguousarray(np.argwhere(dense).astype(np.int64))
+    device = onnxruntime.OrtDevice.make("cpu", 0)
+    given = onnxruntime.SparseTensor.sparse_coo_from_numpy(
+        np.array([4, 3], np.int64), dense[dense != 0], places, device
+    )
+    for attributes, shape in (({}, (3, 5)), ({"transA": 1, "alpha": 0.5}, (4, 5)), ({"transB": 1}, (5, 3))):
+        node = onnx.helper.make_node("SparseToDenseMatMul", ["a", "b"], ["y"], domain=MICROSOFT, **attributes)
+        b = numbers.f32(*shape)
+        inputs = [
+            onnx.helper.make_value_info("a", onnx.helper.make_sparse_tensor_type_proto(1, None)),
+            onnx.helper.make_tensor_value_info("b", 1, shape),
+        ]
+        graph = onnx.helper.make_graph([node], "sparse", inputs, [onnx.helper.make_tensor_value_info("y", 1, None)])
+        opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid(MICROSOFT, 1)]
+        model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+        peer = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        feeds = {
+            "a": onnxruntime.OrtValue.ort_value_from_sparse_tensor(given),
+            "b": onnxruntime.OrtValue.ortvalue_from_numpy(b),
+        }
+        expected = peer.run_with_ort_values(["y"], feeds)[0].numpy()
+        (got,) = onnxlet.InferenceSession(model).run(None, {"a": dense, "b": b})
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+        np.testing.assert_allclose(call("SparseToDenseMatMul", 1, dense, b, domain=MICROSOFT, **attributes), expected)
+
+
+def test_sample_op():
+    agrees("SampleOp", 1, Numbers().f32(2, 3), domain=MICROSOFT)

@@ -16,16 +16,18 @@ from .common import (
     dims,
     dtype_of,
     ints,
+    present,
     product,
+    same,
     shape_of,
     tensor,
     unknown_rank,
 )
-from .matrix import linear_attention, matmul
+from .matrix import linear_attention, matmul, product_shape, swapped
 from .reduce import reduced
 from .registry import infer
 from .shape import gather_nd, pad, range_
-from .windows import causal_conv, conv_transpose, grid_sample
+from .windows import causal_conv, conv_transpose, grid_sample, pool
 
 MS = "com.microsoft"
 INT32, UINT32 = np.dtype(np.int32), np.dtype(np.uint32)
@@ -36,6 +38,43 @@ infer("CausalConvWithState", domain=MS)(causal_conv)
 infer("LinearAttention", domain=MS)(linear_attention)
 infer("GemmFastGelu", domain=MS)(matmul)
 infer("GridSample", domain=MS)(grid_sample)
+infer("SampleOp", domain=MS)(same)
+
+
+@infer("MaxpoolWithMask", domain=MS)
+def maxpool_with_mask(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    plain = Node("MaxPool", node.inputs[:1], node.outputs, node.attributes, version=12, name=node.name)
+    return list(pool(plain, inputs, constants))
+
+
+@infer("SparseToDenseMatMul", domain=MS)
+def sparse_to_dense_mat_mul(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    a, b = shape_of(node, inputs, 0), shape_of(node, inputs, 1)
+    a = swapped(a) if node.attributes.get("transA", 0) else a
+    b = swapped(b) if node.attributes.get("transB", 0) else b
+    return [TensorType(dtype_of(node, inputs, 1), product_shape(node, a, b))]
+
+
+@infer("BifurcationDetector", domain=MS)
+def bifurcation_detector(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    """How many tokens were predicted right depends on their values."""
+    current = tensor(node, inputs, 1)
+    tokens = TensorType(current.dtype, (None,)) if present(node, 3) else current
+    return [tokens, tensor(node, inputs, 2)]
+
+
+@infer("WordConvEmbedding", domain=MS)
+def word_conv_embedding(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    words, weights = shape_of(node, inputs, 0, rank=2), shape_of(node, inputs, 1, rank=4)
+    shape = (words[0] if words else None, weights[0] if weights else None)
+    return [TensorType(dtype_of(node, inputs, 1), shape)]
+
+
+@infer("BitmaskDropout", "BitmaskBiasDropout", domain=MS)
+def bitmask_dropout(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x = tensor(node, inputs, 0)
+    size = None if x.shape is None else product(x.shape)
+    return [x, TensorType(UINT32, (-(-size // 32) if isinstance(size, int) else None,))]
 
 
 @infer("Pad", domain=MS)

@@ -265,6 +265,41 @@ def gated_add(x: np.ndarray, y: np.ndarray, gate: np.ndarray, gate_weight: np.nd
     return narrow(to_float32(x) + product, x.dtype)
 
 
+def packed_mask(mask: np.ndarray) -> np.ndarray:
+    """A boolean mask as the bits of 32-bit words, the lowest of each first."""
+    bits = np.zeros(-(-mask.size // 32) * 32, bool)
+    bits[: mask.size] = mask.reshape(-1)
+    return np.packbits(bits, bitorder="little").view("<u4")
+
+
+@op("BitmaskDropout", domain=MICROSOFT)
+def bitmask_dropout(
+    data: np.ndarray,
+    ratio: np.ndarray | None = None,
+    training_mode: np.ndarray | None = None,
+    *,
+    seed: int | None = None,
+):
+    """Dropout whose mask is packed into bits."""
+    y, mask = dropout_12(data, ratio, training_mode, seed=seed)
+    return y, packed_mask(mask)
+
+
+@op("BitmaskBiasDropout", domain=MICROSOFT)
+def bitmask_bias_dropout(
+    data: np.ndarray,
+    bias: np.ndarray,
+    residual: np.ndarray | None = None,
+    ratio: np.ndarray | None = None,
+    training_mode: np.ndarray | None = None,
+    *,
+    seed: int | None = None,
+):
+    """BiasDropout whose mask is packed into bits."""
+    y, mask = bias_dropout(data, bias, residual, ratio, training_mode, seed=seed)
+    return y, packed_mask(mask)
+
+
 @op("BiasDropout", domain=MICROSOFT)
 def bias_dropout(
     data: np.ndarray,

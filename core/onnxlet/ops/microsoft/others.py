@@ -12,9 +12,11 @@ from ..common import check_axis, in_float32, to_float32
 from ..conv import causal_conv_with_state, conv_transpose
 from ..index import gather_nd, unique
 from ..pad import pad
+from ..pool import pool_geometry
 from ..precision import narrow
 from ..registry import op
 from ..shape import range_, trilu
+from ..windows import pad_spatial, windows
 
 MICROSOFT = "com.microsoft"
 
@@ -46,6 +48,18 @@ def expand_dims(x: np.ndarray, axis: np.ndarray):
 @op("Pad", domain=MICROSOFT)
 def pad_microsoft(data: np.ndarray, pads: np.ndarray, value: np.ndarray | None = None, *, mode: str = "constant"):
     return pad(data, pads.reshape(-1), value, mode=mode)
+
+
+@op("SampleOp", domain=MICROSOFT)
+def sample_op(x: np.ndarray):
+    return x
+
+
+@op("SparseToDenseMatMul", domain=MICROSOFT)
+def sparse_to_dense_mat_mul(a: np.ndarray, b: np.ndarray, *, alpha: float = 1.0, transA: int = 0, transB: int = 0):
+    """The product of a sparse matrix, which arrives dense, and a dense one."""
+    y = np.matmul(a.swapaxes(-1, -2) if transA else a, b.swapaxes(-1, -2) if transB else b)
+    return y if alpha == 1 else (y * y.dtype.type(alpha)).astype(y.dtype, copy=False)
 
 
 @op("Inverse", domain=MICROSOFT)
@@ -248,6 +262,101 @@ def n_gram_repeat_block(input_ids: np.ndarray, scores: np.ndarray, *, ngram_size
     blocked = scores.copy()
     blocked[repeated_n_grams(input_ids, ngram_size)] = -np.inf
     return blocked
+
+
+@op("BifurcationDetector", domain=MICROSOFT)
+def bifurcation_detector(
+    src_tokens: np.ndarray,
+    cur_tokens: np.ndarray,
+    prev_suffix_match_idx: np.ndarray,
+    pred_tokens: np.ndarray | None = None,
+    *,
+    max_ngram_size: int = 3,
+    min_ngram_size: int = 1,
+):
+    """Tokens plus those predicted as far as they are the source's and one more; and where in the source the longest of
+    their last n-grams that is there once ends, or -1.
+
+    Ge et al., "Lossless Acceleration for Seq2seq Generation with Aggressive Decoding" (2022).
+    """
+    tokens = cur_tokens
+    if pred_tokens is not None:
+        start = int(prev_suffix_match_idx.reshape(()))
+        expected = src_tokens[start:]
+        if not 0 <= start <= len(src_tokens) or len(pred_tokens) != len(expected) + 1:
+            raise ValueError(f"{len(pred_tokens)} tokens are predicted from {start} of {len(src_tokens)} on")
+        same = np.append(pred_tokens[:-1] == expected, False)
+        tokens = np.concatenate([cur_tokens, pred_tokens[: int(same.argmin()) + 1]])
+    found = -1
+    for size in range(min_ngram_size, min(max_ngram_size, len(tokens), len(src_tokens)) + 1):
+        windows = np.lib.stride_tricks.sliding_window_view(src_tokens, size)
+        places = np.flatnonzero((windows == tokens[len(tokens) - size :]).all(axis=1))
+        if not len(places):
+            break
+        found = int(places[0]) + size
+        if found == len(src_tokens):
+            break
+        if len(places) > 1:
+            found = -1
+    return tokens, np.full(prev_suffix_match_idx.shape, found, prev_suffix_match_idx.dtype)
+
+
+@op("WordConvEmbedding", domain=MICROSOFT)
+def word_conv_embedding(
+    sequence: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    *,
+    char_embedding_size: int | None = None,
+    conv_window_size: int | None = None,
+    embedding_size: int | None = None,
+):
+    """Words (words, longest) of characters, 0 after their end, as the greatest values (words, filters) of tanh of a
+    convolution over the characters' embeddings. An empty word is all zero."""
+    for what, given, size in (
+        ("char_embedding_size", char_embedding_size, c.shape[1]),
+        ("conv_window_size", conv_window_size, w.shape[2]),
+        ("embedding_size", embedding_size, w.shape[0]),
+    ):
+        if given not in (None, -1, size):
+            raise ValueError(f"{what} is {given}, the weights have {size}")
+    width = w.shape[2]
+    if sequence.shape[1] < width:
+        raise ValueError(f"words of {sequence.shape[1]} characters are shorter than a window of {width}")
+    length = np.where(sequence[:, 0] > 0, (sequence > 0).sum(axis=1), 0)
+    windows = np.lib.stride_tricks.sliding_window_view(c[sequence], width, axis=1)  # (words, places, size, width)
+    y = np.tanh(np.tensordot(windows, w[:, 0], axes=((2, 3), (2, 1))) + b)
+    there = np.arange(y.shape[1]) <= np.maximum(length - width, 0)[:, None]
+    greatest = np.where(there[..., None], y, -np.inf).max(axis=1, initial=-np.inf)
+    return np.where(length[:, None] > 0, greatest, 0).astype(w.dtype)
+
+
+@op("MaxpoolWithMask", domain=MICROSOFT)
+def maxpool_with_mask(
+    x: np.ndarray,
+    mask: np.ndarray,
+    *,
+    auto_pad: str = "NOTSET",
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    storage_order: int = 0,
+    strides: Sequence[int] | None = None,
+):
+    """MaxPool of the elements in each of a window's rows before the first that the mask hides with 0.
+
+    The mask's images, fewer than the input's, hold for them by turns.
+    """
+    kernel, steps, spread, _, asked, _ = pool_geometry(x.shape[2:], kernel_shape, strides, pads, None, auto_pad, 0)
+    images = math.prod(x.shape[:2])
+    whose = np.arange(images) % max(math.prod(mask.shape[:2]), 1)
+    open_ = (mask != 0).reshape(-1, *mask.shape[2:])[whose].reshape(x.shape)
+    least = np.finfo(x.dtype).min  # what a window gives of which nothing is seen
+    values = windows(pad_spatial(x, asked, float(least)), kernel, steps, spread)
+    seen = windows(pad_spatial(open_.astype(np.uint8), asked, 1), kernel, steps, spread)
+    before = np.minimum.accumulate(seen, axis=-1) > 0
+    axes = tuple(range(x.ndim, values.ndim))
+    return np.where(before, values, least).max(axis=axes)
 
 
 @op("RelativePositionBias", domain=MICROSOFT)

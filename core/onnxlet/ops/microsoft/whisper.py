@@ -34,7 +34,7 @@ class Timestamps:
 
     def apply(self, scores: np.ndarray, sequences: np.ndarray) -> np.ndarray:
         scores = scores.copy()
-        times = np.asarray(sequences >= self.begin)
+        times = sequences >= self.begin
         length = sequences.shape[1]
         # Where sampling began: with the first time, or now.
         begun = np.where(times.any(axis=1), times.argmax(axis=1) + 1, length)
@@ -51,7 +51,7 @@ class Timestamps:
         )
         earliest = np.where(last & ~before, latest, latest + 1)
         token = np.arange(scores.shape[1])
-        early = (token >= self.begin) & (token < earliest[:, None]) & times.any(axis=1)[:, None]
+        early = (token >= self.begin) & (token < earliest[:, None]) & times.any(axis=1, keepdims=True)
         scores[early] = LOWEST
         late = (begun >= length)[:, None] & (token > self.begin + MAX_INITIAL_TIMESTAMP)
         scores[late] = LOWEST

@@ -338,6 +338,12 @@ class TestOtherTypes:
         assert infer_node(node, [t(5, 2)])[0] == SequenceType(MapType(STRING, t()))
 
 
+def test_a_norm_has_the_type_of_its_scale():
+    """Output Y of RMSNormalization is of type V, as its scale."""
+    narrow, wide = t("n", 4, dtype=np.dtype(np.float16)), t(4)
+    assert infer_node(Node("RMSNormalization", ["x", "s"], ["y"], version=23), [narrow, wide]) == [t("n", 4)]
+
+
 def test_our_fused_matmul():
     node = Node("FusedMatMul", ["a", "b", "bias"], ["y"], {"transB": 1, "activation": "Relu"}, "ai.onnxlet")
     assert infer_node(node, [t("n", 7, 8), t(5, 8), t(5)]) == [t("n", 7, 5)]

@@ -59,6 +59,15 @@ def test_dynamic_quantize(provider, x):
     check(provider, one, {"x": x}, references=definition("DynamicQuantizeLinear"))
 
 
+@pytest.mark.parametrize("odd", [[np.nan], [np.nan, np.inf], [-np.inf], [np.inf, -np.inf]], ids=str)
+def test_dynamic_quantize_of_what_is_no_number(provider, odd):
+    x = some(21)
+    x[3 : 3 + len(odd)] = odd
+    with np.errstate(invalid="ignore"):  # infinite by infinite
+        check(provider, node("DynamicQuantizeLinear", "x", "y s z"), {"x": x},
+              references=definition("DynamicQuantizeLinear"))  # fmt: skip
+
+
 @pytest.mark.parametrize("a_type", [np.uint8, np.int8], ids=lambda t: t.__name__)
 @pytest.mark.parametrize("b_type", [np.uint8, np.int8], ids=lambda t: t.__name__)
 @pytest.mark.parametrize("zeros", ["", "a", "b", "ab", "columns"])

@@ -111,7 +111,7 @@ KERNEL(fake_quantize, type, x, scale, zero, y_scale, y, axis, inner) {
 }
 
 // DynamicQuantizeLinear's first half: scale (float32) and zero point (uint8) from the extremes of x, 0 included
-// (scale 1 where all is 0). Its second half is quantize. One unit.
+// (scale 1 where all is 0); NaN is no extreme. Its second half is quantize. One unit.
 KERNEL(quantize_range, x, count, scale, zero) {
     vf low = vsplat(0.0f), high = low;
     word n = end > begin ? a->count : 0;
@@ -123,6 +123,7 @@ KERNEL(quantize_range, x, count, scale, zero) {
     float smallest = vmin_lane(low), range = vmax_lane(high) - smallest;
     float scale = range > 0.0f ? range / 255.0f : 1.0f;
     vf zero = vsplat(-smallest / scale);
+    zero = vselect(zero == zero, zero, vsplat(0.0f));  // infinite by infinite
     *F32(a->scale) = scale;
     *PTR(uint8_t, a->zero) = (uint8_t)vrint(vclamp(zero, vsplat(0.0f), vsplat(255.0f)))[0];
 }

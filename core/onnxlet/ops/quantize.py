@@ -160,11 +160,12 @@ def dequantize_linear_21(
 
 
 def dynamic_quantize(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`x` as uint8 over its own range made to include 0, the scale, and the zero point."""
-    low = np.minimum(x.min(initial=0), np.float32(0))
-    high = np.maximum(x.max(initial=0), np.float32(0))
+    """`x` as uint8 over its own range made to include 0, the scale, and the zero point. NaN is left out of the range;
+    where that is infinite, the zero point is 0."""
+    low = np.fmin.reduce(x, axis=None, initial=np.float32(0))
+    high = np.fmax.reduce(x, axis=None, initial=np.float32(0))
     scale = np.float32((high - low) / np.float32(255)) if high > low else np.float32(1)
-    zero_point = np.rint(np.clip(-low / scale, 0, 255)).astype(np.uint8)
+    zero_point = np.uint8(np.rint(np.clip(-low / scale, 0, 255)) if np.isfinite(scale) else 0)
     return saturated(x / scale, np.float64(zero_point), np.dtype(np.uint8)), np.asarray(scale), np.asarray(zero_point)
 
 

@@ -70,6 +70,13 @@ def test_dynamic_quantize():
         same(y, np.zeros(len(x), np.uint8))
         same(scale, f32(1))
         same(zero, of("uint8", 0))
+    y, scale, zero = call("DynamicQuantizeLinear", 11, f32(np.nan, -51, 204), outputs=3)  # NaN is no extreme
+    same(scale, f32(1))
+    same(zero, of("uint8", 51))
+    same(y, of("uint8", [51, 0, 255]))
+    y, scale, zero = call("DynamicQuantizeLinear", 11, f32(-np.inf, 1, np.inf), outputs=3)
+    same(scale, f32(np.inf))
+    same(zero, of("uint8", 0))
     y, scale, zero = call("DynamicQuantizeLinear", 11, f32(6, 10), outputs=3)  # the range always includes 0
     same(zero, of("uint8", 0))
     same(y, of("uint8", [153, 255]))

@@ -160,9 +160,15 @@ def batch_normalization(node: Node, inputs: Inputs, constants: Constants) -> lis
     return [x, *statistics]
 
 
-@infer("InstanceNormalization", "GroupNormalization", "RotaryEmbedding", "RMSNormalization")
+@infer("InstanceNormalization", "GroupNormalization", "RotaryEmbedding")
 def like_first(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     return [tensor(node, inputs, 0)]
+
+
+@infer("RMSNormalization")
+def rms_normalization(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    """The result has the type of the scale, which may be wider."""
+    return [TensorType(dtype_of(node, inputs, 1), tensor(node, inputs, 0).shape)]
 
 
 @infer("SimplifiedLayerNormalization")

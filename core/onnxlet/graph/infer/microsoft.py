@@ -22,7 +22,7 @@ from .common import (
 from .matrix import gemm_shape, part_of, product_shape, swapped, total_of
 from .reduce import reduced
 from .registry import infer
-from .windows import convolution, window_sizes
+from .windows import convolution, per_axis, window_sizes
 
 MS = "com.microsoft"
 INT32 = np.dtype(np.int32)
@@ -296,8 +296,7 @@ def channels_last_pool(node: Node, inputs: Inputs, constants: Constants) -> list
         return [TensorType(dtype, None)]
     last = node.op_type == "NhwcMaxPool" or node.attributes.get("channels_last", 0)
     rank = len(x) - 2
-    kernel = node.attributes["kernel_shape"]
-    dilations = node.attributes.get("dilations") or [1] * rank
+    kernel, dilations = per_axis(node, "kernel_shape", rank), per_axis(node, "dilations", rank)
     sizes = window_sizes(node, x[1:-1] if last else x[2:], kernel, dilations, bool(node.attributes.get("ceil_mode", 0)))
     return [TensorType(dtype, (x[0], *sizes, x[-1]) if last else (x[0], x[1], *sizes))]
 

@@ -172,6 +172,19 @@ def gather_elements(node: Node, shapes: Shapes) -> None:
         fail(node, f"indices of shape {list(indices)} reach outside data of shape {list(data)}")
 
 
+@requires("TopK")
+def top_k(node: Node, shapes: Shapes) -> None:
+    if shapes[1] is not None and math.prod(shapes[1]) != 1:
+        fail(node, f"k must have one element, but has shape {list(shapes[1])}")
+
+
+@requires("AffineGrid")
+def affine_grid(node: Node, shapes: Shapes) -> None:
+    theta, size = shapes[:2]
+    if theta is not None and size is not None and theta[1:] != (size[0] - 2, size[0] - 1):
+        fail(node, f"theta has shape {list(theta)}, expected [N, {size[0] - 2}, {size[0] - 1}] for {size[0]} sizes")
+
+
 @requires("GatherND")
 @requires("GatherND", domain="com.microsoft")
 def gather_nd(node: Node, shapes: Shapes) -> None:
@@ -284,6 +297,12 @@ def _auto_pad(node: Node) -> None:
 @requires("Gelu")
 def gelu(node: Node, shapes: Shapes) -> None:
     _one_of(node, "approximate", "none", ("none", "tanh"))
+
+
+@requires("BiasGelu", "FastGelu", domain="com.microsoft")
+def bias_gelu(node: Node, shapes: Shapes) -> None:
+    if shapes[0] is not None:
+        _equal(node, "the bias", shapes[1], shapes[0][-1:])
 
 
 @requires("DepthToSpace", "SpaceToDepth")

@@ -27,6 +27,8 @@ def per_axis(node: Node, name: str, rank: int, default: int = 1) -> list[int]:
     values = node.attributes.get(name) or [default] * rank
     if len(values) != rank:
         fail(node, f"{name} {list(values)} has {len(values)} numbers for {rank} spatial axes")
+    if min(values, default=default) < default:
+        fail(node, f"{name} {list(values)} must be {'positive' if default else '0 or more'}")
     return list(values)
 
 
@@ -47,8 +49,6 @@ def window_sizes(
     pads = pads_of(node, rank) if auto in ("NOTSET", "") else [(0, 0)] * rank
     result: list[Dim] = []
     for size, k, stride, dilation, (begin, end) in zip(sizes, kernel, strides, dilations, pads, strict=True):
-        if stride < 1 or dilation < 1:
-            fail(node, f"strides {strides} and dilations {list(dilations)} must be positive")
         if not isinstance(size, int):
             same = stride == 1 and isinstance(k, int) and begin + end == (k - 1) * dilation
             result.append(size if same or (stride == 1 and auto.startswith("SAME")) else None)
@@ -107,11 +107,13 @@ def conv_transpose(node: Node, inputs: Inputs, constants: Constants) -> list[Typ
     same_dim(node, x[1], w[0], "channels of input and weights")
     rank, group = len(x) - 2, node.attributes.get("group", 1)
     channels: Dim = product((w[1], group))
-    wanted, auto = node.attributes.get("output_shape"), node.attributes.get("auto_pad", "NOTSET")
-    if wanted:
-        return [TensorType(dtype, (x[0], channels, *list(wanted)[-rank:]))]
     strides, dilations = per_axis(node, "strides", rank), per_axis(node, "dilations", rank)
     extra = per_axis(node, "output_padding", rank, 0)
+    wanted, auto = node.attributes.get("output_shape"), node.attributes.get("auto_pad", "NOTSET")
+    if wanted:
+        if min(wanted) < 0:
+            fail(node, f"output_shape {list(wanted)} has a negative size")
+        return [TensorType(dtype, (x[0], channels, *list(wanted)[-rank:]))]
     pads = pads_of(node, rank) if auto in ("NOTSET", "") else [(0, 0)] * rank
     kernel: list[Dim] = list(node.attributes.get("kernel_shape") or w[2:])
     sizes: list[Dim] = []

@@ -22,7 +22,7 @@ from .cleanup import fold_constants, inline_branches, remove_dead, remove_no_ops
 from .convolution import fold_batch_norm, fold_channel_affine, fold_pad
 from .editor import Editor
 from .epilogues import fuse_epilogues, fuse_matmul_bias
-from .normalization import fuse_layer_norm
+from .normalization import fuse_group_norm, fuse_layer_norm, fuse_skip_norm
 from .quantization import fuse_dynamic_quantized, fuse_quantized, sink_dequantize
 from .shapes import fold_shapes
 
@@ -56,12 +56,14 @@ REWRITES = (
     Rewrite("fold_channel_affine", BASIC, fold_channel_affine),
     Rewrite("fold_pad", BASIC, fold_pad),
     Rewrite("fuse_layer_norm", EXTENDED, fuse_layer_norm),
+    Rewrite("fuse_group_norm", EXTENDED, fuse_group_norm),
     Rewrite("fuse_attention", EXTENDED, fuse_attention),
     Rewrite("fuse_gelu", EXTENDED, fuse_gelu),
     Rewrite("fuse_hard_swish", EXTENDED, fuse_hard_swish),
     Rewrite("fuse_gates", EXTENDED, fuse_gates),
     Rewrite("fuse_matmul_bias", EXTENDED, fuse_matmul_bias),
     Rewrite("fuse_epilogues", EXTENDED, fuse_epilogues),
+    Rewrite("fuse_skip_norm", EXTENDED, fuse_skip_norm),
     Rewrite("remove_dead", BASIC, remove_dead),
 )
 

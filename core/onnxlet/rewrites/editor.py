@@ -115,16 +115,17 @@ class Editor:
         self.graph.initializers[name] = Tensor.of(np.asarray(array, order="C"))
         return name
 
-    def replace(self, old: Sequence[Node], new: Sequence[Node]) -> None:
-        """Put `new` where the last of `old` was. The caller sees to it that what is read is still made."""
+    def replace(self, old: Sequence[Node], new: Sequence[Node], *, first: bool = False) -> None:
+        """Put `new` where the last of `old` was, or the first. The caller sees to it that what is read is still made,
+        and made before."""
         for node in old:
             self._unlink(node)
             self._replaced[node] = []
-        last = max(old, key=self._position.__getitem__)
-        self._replaced[last] = list(new)
+        place = (min if first else max)(old, key=self._position.__getitem__)
+        self._replaced[place] = list(new)
         for node in new:
             self._link(node)
-            self._position[node] = self._position[last]
+            self._position[node] = self._position[place]
 
     def rename_reads(self, old: str, new: str) -> None:
         """Let every reader of `old` read `new` instead."""

@@ -108,7 +108,7 @@ def _activation(editor: Editor, node: Node) -> tuple[str, list[float]] | None:
         return "Silu", []
     if kind == ("com.microsoft", "Gelu") or (kind == ("", "Gelu") and attributes.get("approximate", "none") == "none"):
         return "Gelu", []
-    if kind == ("", "Gelu"):
+    if kind == ("", "Gelu") or (kind == ("com.microsoft", "FastGelu") and len(node.inputs) == 1):
         return "GeluTanh", []
     if kind == ("", "Clip"):
         bounds = clip_bounds(editor, node)

@@ -8,6 +8,11 @@ from ..graph.ir import Node
 from .editor import Editor
 
 
+def is_op(node: Node | None, *operators: str) -> bool:
+    """Whether a node is one of these ai.onnx operators."""
+    return node is not None and not node.domain and node.op_type in operators
+
+
 def other_input(node: Node, name: str) -> str | None:
     """The other input of a binary node that reads `name` once, else `None`."""
     a, b = node.inputs

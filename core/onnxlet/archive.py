@@ -1,50 +1,83 @@
-"""Where a pure wheel has its modules: in an archive for each package, as `scripts/pack_wheel.py` lays them there.
+"""Where a pure wheel has its modules: in an archive for each package, as `scripts/pack_wheel.py` makes them.
 
-Wheels for desktops and checkouts have their modules in files, and no archive.
+Wheels for desktops and checkouts have their modules in files, and no archive. An archive is a line of words, path and
+length in turn, and then the files' contents one after the other; all of it may be compressed by bzip2.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import MutableSequence
-from importlib.machinery import ModuleSpec
+from collections.abc import Iterator, MutableSequence
+from importlib.machinery import ModuleSpec, SourceFileLoader, SourcelessFileLoader
 from importlib.util import spec_from_file_location
 from types import ModuleType
-from zipimport import zipimporter
 
-NAME = "modules.zip"
+NAME = "modules.pack"
 SUFFIX = os.path.splitext(__file__)[1]
 """Of this module, which is in no archive, and of those that are in one: all are sources, or all are bytecode."""
 
-
-class Archive(zipimporter):
-    """Python's importer of modules in archives, but for its `find_spec`.
-
-    That compiles a module to learn the name of its file, and loading it compiles it again.
-    """
-
-    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        try:
-            is_package = self.is_package(fullname)
-        except ImportError:
-            return None
-        place = os.path.join(self.archive, self.prefix + fullname.rpartition(".")[2])
-        file = os.path.join(place, "__init__") if is_package else place
-        inside = [place] if is_package else None
-        return spec_from_file_location(fullname, file + SUFFIX, loader=self, submodule_search_locations=inside)
+_files: dict[str, bytes] = {}
+"""The contents of the archives in use."""
 
 
 def extended(path: MutableSequence[str]) -> MutableSequence[str]:
     """The `__path__` of a package with the package's archive, if there is one."""
-    archive = os.path.join(path[0], NAME)
-    return [*path, archive] if os.path.isfile(archive) else path
+    place = os.path.join(path[0], NAME)
+    if not os.path.isfile(place):
+        return path
+    with open(place, "rb") as file:
+        _files.update({os.path.join(place, *name.split("/")): content for name, content in unpacked(file.read())})
+    return [*path, place]
 
 
-def _hook(place: str) -> Archive:
-    if os.sep + NAME not in place:
-        raise ImportError("not one of onnxlet's archives")
-    return Archive(place)
+def unpacked(archive: bytes) -> Iterator[tuple[str, bytes]]:
+    """The paths of the files in an archive, and their contents."""
+    if archive.startswith(b"BZh"):
+        from bz2 import decompress
+
+        archive = decompress(archive)
+    end = archive.index(b"\n") + 1
+    words = archive[:end].decode().split()
+    for name, length in zip(words[::2], map(int, words[1::2]), strict=True):
+        yield name, archive[end : end + length]
+        end += length
 
 
-sys.path_hooks.insert(0, _hook)
+class Finder:
+    """Finds the modules in one folder of an archive."""
+
+    def __init__(self, folder: str):
+        if os.sep + NAME not in folder:
+            raise ImportError("not one of onnxlet's archives")
+        self.folder = folder
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        place = os.path.join(self.folder, fullname.rpartition(".")[2])
+        for file, inside in ((os.path.join(place, "__init__"), [place]), (place, None)):
+            file += SUFFIX
+            if file in _files:
+                loader = Sources(fullname, file) if SUFFIX == ".py" else Bytecode(fullname, file)
+                return spec_from_file_location(fullname, file, loader=loader, submodule_search_locations=inside)
+        return None
+
+    def iter_modules(self, prefix: str = "") -> Iterator[tuple[str, bool]]:
+        """Names of modules, and whether they are packages: what `pkgutil` asks for."""
+        for file in _files:
+            stem, suffix = os.path.splitext(os.path.relpath(file, self.folder))
+            parts = stem.split(os.sep)
+            if suffix == SUFFIX and parts[1:] in ([], ["__init__"]) and parts[0] not in ("__init__", os.pardir):
+                yield prefix + parts[0], len(parts) == 2
+
+
+class Sources(SourceFileLoader):
+    def get_data(self, path: str) -> bytes:
+        return _files[path]
+
+
+class Bytecode(SourcelessFileLoader):
+    def get_data(self, path: str) -> bytes:
+        return _files[path]
+
+
+sys.path_hooks.insert(0, Finder)

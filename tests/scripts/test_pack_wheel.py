@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
@@ -13,7 +12,8 @@ import pack_wheel
 import pytest
 import slim_wheel
 
-from provision import packaging
+from onnxlet.archive import unpacked
+from provision import bytecode, packaging
 from tests.conftest import REPOSITORY
 
 SOURCE = 'def refuse(x):\n    """Never."""\n    raise ValueError(x)\n'
@@ -55,12 +55,12 @@ def python(site: Path, code: str) -> str:
 def test_only_modules_are_packed(packed: Path) -> None:
     files = {str(path.relative_to(packed)) for path in packed.rglob("*") if path.is_file()}
     assert files == {
-        *("small/__init__.py", "small/archive.py", "small/modules.zip", "small/inner/data.js"),
-        *("other/__init__.py", "other/modules.zip", "small-1.dist-info/RECORD"),
+        *("small/__init__.py", "small/archive.py", "small/modules.pack", "small/inner/data.js"),
+        *("other/__init__.py", "other/modules.pack", "small-1.dist-info/RECORD"),
     }
-    archive = zipfile.ZipFile(packed / "small" / "modules.zip")
-    assert archive.namelist() == ["a.py", "inner/__init__.py", "inner/b.py"]
-    assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
+    modules = dict(unpacked((packed / "small" / "modules.pack").read_bytes()))
+    assert list(modules) == ["a.py", "inner/__init__.py", "inner/b.py"]
+    assert modules["inner/b.py"] == SOURCE.encode()
 
 
 def test_modules_that_are_not_there_are_missed(packed: Path) -> None:
@@ -79,18 +79,19 @@ import sys
 compiled = []
 sys.addaudithook(lambda event, what: event == "compile" and compiled.append(what[1]))
 import small.a
-print(sorted(name.rpartition("small")[2] for name in compiled if "modules.zip" in str(name)))
+print(sorted(name.rpartition("small")[2] for name in compiled if "modules.pack" in str(name)))
 """
     expected = [
-        os.path.join(os.sep + "modules.zip", *parts)
+        os.path.join(os.sep + "modules.pack", *parts)
         for parts in (["a.py"], ["inner", "__init__.py"], ["inner", "b.py"])
     ]
     assert python(packed, count) == f"{expected}\n"
 
 
 def test_a_subpackage_lists_its_modules(packed: Path) -> None:
-    code = "import pkgutil, small.inner as p; print([m.name for m in pkgutil.iter_modules(p.__path__)])"
-    assert python(packed, code) == "['b']\n"
+    code = "import pkgutil, {0} as p; print([(m.name, m.ispkg) for m in pkgutil.iter_modules(p.__path__)])"
+    assert python(packed, code.format("small.inner")) == "[('b', False)]\n"
+    assert python(packed, code.format("small")) == "[('archive', False), ('a', False), ('inner', True)]\n"
 
 
 def test_files_that_are_no_modules_are_found_at_the_top_package(packed: Path) -> None:
@@ -100,7 +101,19 @@ def test_files_that_are_no_modules_are_found_at_the_top_package(packed: Path) ->
 def test_a_traceback_shows_file_line_and_source(packed: Path) -> None:
     code = "import traceback, other.c\ntry: other.c.refuse(1)\nexcept ValueError: print(traceback.format_exc())"
     text = python(packed, code)
-    assert 'modules.zip/inner/b.py", line 3, in refuse\n    raise ValueError(x)\n' in text
+    assert 'modules.pack/inner/b.py", line 3, in refuse\n    raise ValueError(x)\n' in text
+
+
+def test_bytecode_is_imported_too(tmp_path: Path) -> None:
+    compiled = bytecode.compile_wheel(str(small_wheel(tmp_path)), str(tmp_path))
+    pack_wheel.pack(tmp_path / compiled, tmp_path / "packed.whl")
+    with zipfile.ZipFile(tmp_path / "packed.whl") as archive:
+        archive.extractall(tmp_path / "site")
+    names = archive.namelist()
+    assert "small/modules.pack" in names
+    assert not [name for name in names if name.endswith(".py")]
+    code = "import other.c\ntry: other.c.refuse(1)\nexcept ValueError as e: print(e.__traceback__.tb_next.tb_lineno)"
+    assert python(tmp_path / "site", code) == "3\n"
 
 
 def test_the_same_wheel_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -110,13 +123,13 @@ def test_the_same_wheel_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_the_pure_wheel_holds_the_modules_of_the_unpacked_one() -> None:
-    whole = slim_wheel.read(packaging.build_unpacked())
-    packed = slim_wheel.read(packaging.build_wheel("pure"))
-    found = {name: content for name, content in packed.items() if not name.endswith("/modules.zip")}
+def test_the_pure_wheel_holds_the_modules_of_the_unpacked_one(tmp_path: Path) -> None:
+    wheel = packaging.build_unpacked()
+    pack_wheel.pack(wheel, tmp_path / "packed.whl")
+    whole, packed = slim_wheel.read(wheel), slim_wheel.read(tmp_path / "packed.whl")
+    found = {name: content for name, content in packed.items() if not name.endswith("/modules.pack")}
     for name in packed.keys() - found.keys():
-        archive = zipfile.ZipFile(io.BytesIO(packed[name]))
-        found |= {f"{name.split('/')[0]}/{path}": archive.read(path) for path in archive.namelist()}
+        found |= {f"{name.split('/')[0]}/{path}": content for path, content in unpacked(packed[name])}
     record = "onnxlet-0.1.0.dist-info/RECORD"
     assert found.keys() == whole.keys()
     assert found | {record: b""} == whole | {record: b""}
@@ -126,4 +139,4 @@ def test_the_pure_wheel_imports(tmp_path: Path) -> None:
     with zipfile.ZipFile(packaging.build_wheel("pure")) as archive:
         archive.extractall(tmp_path)
     code = "import onnxlet, onnxlet_wasm.program, onnxlet_webgpu.provider; print(onnxlet.session.__file__)"
-    assert python(tmp_path, code) == f"{tmp_path / 'onnxlet' / 'modules.zip' / 'session.py'}\n"
+    assert python(tmp_path, code) == f"{tmp_path / 'onnxlet' / 'modules.pack' / 'session.py'}\n"

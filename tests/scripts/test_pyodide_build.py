@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from onnxlet.archive import unpacked
 from provision import packaging, pyodide, pyodide_build, venv
 from provision.console import SetupError
 from tests.conftest import REPOSITORY, missing
@@ -103,8 +103,8 @@ def check_bytecode(compiled: Path, wheel: Path) -> None:
     before, after = zipfile.ZipFile(wheel), zipfile.ZipFile(compiled)
     assert sorted(after.namelist()) == sorted(map(compiled_name, before.namelist()))
     for name in after.namelist():
-        if name.endswith("/modules.zip"):
-            inner = [zipfile.ZipFile(io.BytesIO(archive.read(name))).namelist() for archive in (before, after)]
+        if name.endswith("/modules.pack"):
+            inner = [list(dict(unpacked(archive.read(name)))) for archive in (before, after)]
             assert inner[1] == list(map(compiled_name, inner[0]))
     for name in packaging.kernels_in(wheel):
         assert after.read(name) == before.read(name)

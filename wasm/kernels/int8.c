@@ -46,18 +46,24 @@ KERNEL(pack_b_int8, b, type, inner, step_outer, step_inner, step_n, zero, zeros,
         }
         int format = int8_best_format();
         if (format > a->best) format = (int)a->best;
-        for (word j = 0; j < count; j++)
+        int lowest = 255, highest = -128;  // of all columns
+        for (word j = 0; j < count; j++) {
             if (format == FORMAT_SEVEN_BITS && most[j] - least[j] > 127) format = FORMAT_PAIRS;
+            lowest = least[j] < lowest ? least[j] : lowest;
+            highest = most[j] > highest ? most[j] : highest;
+        }
         columns->format = format;
         int base[PANEL];
         for (word j = 0; j < count; j++) {
-            base[j] = format == FORMAT_SEVEN_BITS ? least[j] : is_signed ? 0 : 128;
+            base[j] = format != FORMAT_SEVEN_BITS ? (is_signed ? 0 : 128) : highest - lowest > 127 ? least[j] : lowest;
             if (format == FORMAT_EIGHT_BITS) base[j] = is_signed ? -128 : 0;
             int32_t zero = 0;
             word z = a->zeros > 1 ? group * a->n + panel * PANEL + j : 0;
             if (a->zeros) zero = is_signed ? PTR(const int8_t, a->zero)[z] : PTR(const uint8_t, a->zero)[z];
             columns->offsets[j] = base[j] - zero;
+            columns->different |= columns->offsets[j] != columns->offsets[0];
         }
+        for (word j = count; j < PANEL; j++) columns->offsets[j] = columns->offsets[0];
         const int pairs = format == FORMAT_PAIRS, size = pairs ? 2 : 4;
         memset(to, 0, (size_t)PANEL_BYTES(a->k));
         EACH_ELEMENT {
@@ -164,8 +170,8 @@ INLINE vu vload_count_u(const int32_t *p, word count) { return (vu)vload_count((
 
 // The columns of a panel, from n on, `width` of them, of `rows` rows from m on. `totals` are TILE_STEP apart.
 #define TILE_STEP (INT8_PANELS * PANEL)
-INLINE void finish(const Result *r, const int type, const Columns *columns, int32_t alpha, const int32_t *totals,
-                   const int32_t *sums, word rows, word m, word n, word width) {
+INLINE void finish(const Result *r, const int type, const int different, const Columns *columns, int32_t alpha,
+                   const int32_t *totals, const int32_t *sums, word rows, word m, word n, word width) {
     vu base[PER_PANEL], offset[PER_PANEL];
     vf scale[PER_PANEL], bias[PER_PANEL];
     UNROLL for (int j = 0; j < PER_PANEL; j++) {
@@ -180,11 +186,12 @@ INLINE void finish(const Result *r, const int type, const Columns *columns, int3
     }
     const Rounding rounding = rounding_to(r->type == TYPE_I8, r->zero);
     for (word i = 0; i < rows; i++, totals += TILE_STEP) {
+        const vu row = (vu)((uint32_t)columns->offsets[0] * (uint32_t)sums[i]);
         vi bytes[PER_PANEL];
         const word place = (m + i) * r->ldc + n;
         UNROLL for (int j = 0; j < PER_PANEL; j++) {
             word count = max_word(0, min_word(LANES, width - j * LANES));
-            vu exact = (vu)vload_i(totals + j * LANES) + base[j] + offset[j] * (uint32_t)sums[i];
+            vu exact = (vu)vload_i(totals + j * LANES) + base[j] + (different ? offset[j] * (uint32_t)sums[i] : row);
             if (type == TYPE_I32) {
                 vstore_count(F32(r->c) + place + j * LANES, (vf)exact, count);
                 continue;
@@ -206,8 +213,9 @@ INLINE void finish(const Result *r, const int type, const Columns *columns, int3
 #define FINISH(name, type)                                                                                        \
     static NOINLINE void name(const Result *r, const Columns *columns, int32_t alpha, const int32_t *totals,      \
                               const int32_t *sums, word rows, word m, word n, word width) {                       \
-        if (width == PANEL) finish(r, type, columns, alpha, totals, sums, rows, m, n, PANEL);                     \
-        else finish(r, type, columns, alpha, totals, sums, rows, m, n, width);                                    \
+        if (width < PANEL) finish(r, type, 1, columns, alpha, totals, sums, rows, m, n, width);                   \
+        else if (columns->different) finish(r, type, 1, columns, alpha, totals, sums, rows, m, n, PANEL);         \
+        else finish(r, type, 0, columns, alpha, totals, sums, rows, m, n, PANEL);                                 \
     }
 FINISH(finish_sums, TYPE_I32)
 FINISH(finish_floats, TYPE_F32)

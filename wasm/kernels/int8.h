@@ -28,7 +28,9 @@ enum { FORMAT_PAIRS, FORMAT_SEVEN_BITS, FORMAT_EIGHT_BITS };
 typedef struct {
     int32_t offsets[PANEL];  // beta
     int32_t sums[PANEL];     // of b'; 0 for FORMAT_PAIRS, whose alpha is 0
-    int32_t format, unused[15];
+    int32_t format;
+    int32_t different;  // whether offsets are
+    int32_t unused[14];
 } Columns;
 
 // Rows of A that are multiplied together, prepared for each format that a panel asks for: four rows side by side, one

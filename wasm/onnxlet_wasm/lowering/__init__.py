@@ -7,6 +7,7 @@ from . import (
     conv,
     conv_transpose,
     doubles,
+    einsum,
     elementwise,
     features,
     gemm,
@@ -21,6 +22,7 @@ from . import (
     reduce,
     resize,
     rnn,
+    rotary,
     rounding,
     sampling,
     trees,
@@ -30,8 +32,9 @@ from .registry import Refused, find, lower, lowered_operators
 from .rounding import joined_rounding
 
 FAMILIES = (
-    attention, carried, composed, conv, conv_transpose, doubles, elementwise, features, gemm, index, movement,
-    normalize, pool, pool_any, quantize, quantized, quantized_conv, reduce, resize, rnn, rounding, sampling, trees,
+    attention, carried, composed, conv, conv_transpose, doubles, einsum, elementwise, features, gemm, index,
+    movement, normalize, pool, pool_any, quantize, quantized, quantized_conv, reduce, resize, rnn, rotary, rounding,
+    sampling, trees,
 )  # fmt: skip
 """The modules whose import registers the operators."""
 

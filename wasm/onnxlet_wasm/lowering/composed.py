@@ -215,6 +215,23 @@ def affine_grid(e: Expansion) -> None:
     e.reshape(grid, output_shape(step), e.output())
 
 
+def _is_stacked_inside(step: Step) -> bool:
+    return bool(step.attribute("transBatchA", 0) or step.attribute("transBatchB", 0))
+
+
+@expand("FusedMatMul", domain="com.microsoft", when=_is_stacked_inside)
+def product_of_inner_stacks(e: Expansion) -> None:
+    """Operands whose rows stand before the stack."""
+    inputs = []
+    for i, name in enumerate(("transBatchA", "transBatchB")):
+        x = e.input(i)
+        rank = len(e.shape(x))
+        inputs.append(e.transpose(x, [*range(1, rank - 1), 0, rank - 1]) if e.step.attribute(name, 0) else x)
+    kept = {k: v for k, v in e.step.node.attributes.items() if not k.startswith("transBatch")}
+    e.add("FusedMatMul", inputs, output_shape(e.step), dtype=e.dtype(inputs[0]), output=e.output(),
+          domain="com.microsoft", version=1, **kept)  # fmt: skip
+
+
 # What has no operand, or one of which only the shape counts
 
 

@@ -241,10 +241,8 @@ def gemm(e: Expansion) -> None:
     step, dtype = e.step, e.dtype(e.input(0))
     alpha, beta = (float(step.attribute(name, 1.0)) for name in ("alpha", "beta"))
     activation = text(step.attribute("activation", "") or "")
-    if step.attribute("transBatchA", 0) or step.attribute("transBatchB", 0) or step.attribute("broadcast", 0):
+    if activation not in ("", "Relu", "Tanh", "Sigmoid") or step.attribute("broadcast", 0):
         raise Refused("a product of this kind has no kernel")
-    if activation not in ("", "Relu"):
-        raise Refused(f"activation {activation} is not fused")
     if dtype != F64 and (alpha != 1 or beta not in (0, 1)):
         raise Refused("integers times a factor have no kernel")
     y = _product(e, e.input(0), e.input(1), bool(step.attribute("transA", 0)), bool(step.attribute("transB", 0)), "")
@@ -254,6 +252,6 @@ def gemm(e: Expansion) -> None:
         if present(step, i) and beta != 0:
             added = e.input(i) if beta == 1 else e.binary("Mul", e.input(i), e.literal(beta, dtype), dtype=dtype)
             y = e.binary("Add", y, added, dtype=dtype)
-    if activation == "Relu":
-        y = e.binary("Max", y, e.literal(0, dtype), dtype=dtype)
+    if activation:
+        y = e.add(activation, [y], dtype=dtype)
     e.reshape(y, output_shape(step), e.output())

@@ -66,8 +66,6 @@ def matmul(step: Step) -> Emit:
 
 @lower("FusedMatMul", domain="com.microsoft")
 def fused_matmul_microsoft(step: Step) -> Emit:
-    if step.attribute("transBatchA", 0) or step.attribute("transBatchB", 0):
-        raise Refused("transBatchA and transBatchB have no kernel")
     p = product_of(step, *_transposes(step), float(step.attribute("alpha", 1.0)), NO_ACTIVATION)
     return lambda c: emit_product(c, p)
 

@@ -7,7 +7,8 @@ from math import prod
 from onnxlet.providers.base import Step
 
 from ..compiler import Compiler
-from .common import grain, need_float32, shape_of, text
+from ..engine import f32
+from .common import I64, grain, need_float32, need_types, output_shape, shape_of, text
 from .registry import Emit, Refused, lower
 
 _MODES = {"nearest": 0, "bilinear": 1, "linear": 1, "bicubic": 2, "cubic": 2}
@@ -33,6 +34,36 @@ def grid_sample(step: Step) -> Emit:
             "grid_sample", units=batch * points, grain=grain(batch * points, 4 * work), x=c.input(0), grid=c.input(1),
             y=c.output(), sizes=c.words(sizes), rank=rank, channels=channels, points=points, mode=mode,
             padding=_PADDINGS[padding], corners=step.attribute("align_corners", 0),
+        )  # fmt: skip
+
+    return emit
+
+
+MOST_SAMPLES = 1 << 12
+"""Samples along an axis of one output above which NumPy is asked, which has a limit."""
+
+
+@lower("RoiAlign")
+def roi_align(step: Step) -> Emit:
+    need_float32(step, 0, 1)
+    need_types(step, (I64,), 2)
+    images, channels, height, width = shape_of(step, 0)
+    regions, mode = shape_of(step, 1)[0], text(step.attribute("mode", "avg"))
+    half_pixel = step.node.version >= 16 and text(
+        step.attribute("coordinate_transformation_mode", "half_pixel")
+    ) == "half_pixel"  # fmt: skip
+    rows, columns = output_shape(step)[2:]
+    samples = int(step.attribute("sampling_ratio", 0))
+    if mode not in ("avg", "max") or not height * width or not 0 <= samples * max(rows, columns) <= MOST_SAMPLES:
+        raise Refused("this way to sample has no kernel")
+
+    def emit(c: Compiler) -> None:
+        units = regions * channels
+        c.emit(
+            "roi_align", units=units, grain=grain(units, 64 * units * rows * columns), x=c.input(0), rois=c.input(1),
+            batch=c.input(2), y=c.output(), images=images, channels=channels, h=height, w=width, oh=rows, ow=columns,
+            samples=samples, scale=f32(step.attribute("spatial_scale", 1.0)), half_pixel=int(half_pixel),
+            maximum=int(mode == "max"), error=c.error_flag(),
         )  # fmt: skip
 
     return emit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...model.dtypes import dtype_of as dtype_of_number
 from ..ir import Dim, Node, TensorType, Type
 from .common import (
     FLOAT,
@@ -14,6 +15,7 @@ from .common import (
     broadcast,
     dtype_of,
     fail,
+    ints,
     present,
     product,
     shape_of,
@@ -30,7 +32,7 @@ INT32 = np.dtype(np.int32)
 
 @infer(
     "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "GroupNorm", "RotaryEmbedding", "BiasSoftmax",
-    "Inverse", "Trilu", "MoE", "QMoE", "GatedRMSNorm", "GatedAdd", "MRotaryEmbedding", domain=MS,
+    "Inverse", "Trilu", "MoE", "QMoE", "GatedRMSNorm", "GatedAdd", "MRotaryEmbedding", "MoEPacked", domain=MS,
 )  # fmt: skip
 def like_first(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     return [tensor(node, inputs, 0)]
@@ -211,12 +213,45 @@ def group_query_attention(node: Node, inputs: Inputs, constants: Constants) -> l
         size = part_of(width, heads + 2 * kv_heads)
         width = product((heads, size))
     size = part_of(width, heads)
-    # How long the cache gets depends on values (the buffer may be shared).
-    cache = TensorType(dtype_of(node, inputs, 3) or dtype, (batch, kv_heads, None, size))
+    # How long the cache gets depends on the total length, unless its buffer is shared and longer.
+    past = shape_of(node, inputs, 3, rank=4) if present(node, 3) else (0, 0, 0, 0)
+    total = constants[6]
+    capacity = None
+    if total is not None and past is not None and isinstance(past[2], int):
+        capacity = max(int(total.reshape(-1)[0]), past[2])
+    cache = TensorType(dtype_of(node, inputs, 3) or dtype, (batch, kv_heads, capacity, size))
     return [TensorType(dtype, (batch, length, width)), cache, cache]
 
 
-@infer("MatMulNBits", "MatMulBnb4", "MatMulFpQ4", domain=MS)
+@infer("MatMulFpQ4", domain=MS)
+def matmul_fp_q4(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    a, shape = tensor(node, inputs, 0), ints(constants, 2)
+    columns = shape[1] if shape and len(shape) == 2 else None
+    return [TensorType(a.dtype, None if not a.shape else (*a.shape[:-1], columns))]
+
+
+@infer("MatMulBlockQuantizedFp4Weight", "MatMulBlockQuantizedFp8Weight", domain=MS)
+def matmul_block_quantized(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    a, b = tensor(node, inputs, 0), shape_of(node, inputs, 1, rank=2)
+    return [TensorType(a.dtype, None if not a.shape else (*a.shape[:-1], b[0] if b else None))]
+
+
+@infer("GemmFloat8", domain=MS)
+def gemm_float8(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    a, b = shape_of(node, inputs, 0, rank=2), shape_of(node, inputs, 1, rank=2)
+    a = swapped(a) if node.attributes.get("transA", 0) else a
+    b = swapped(b) if node.attributes.get("transB", 0) else b
+    return [TensorType(dtype_of_number(node.attributes.get("dtype", 1)), product_shape(node, a, b))]
+
+
+@infer("GatherPacked", domain=MS)
+def gather_packed(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    indices = shape_of(node, inputs, 1)
+    shape = None if indices is None else (*indices, node.attributes["K"])
+    return [TensorType(dtype_of_number(node.attributes.get("output_dtype", 16)), shape)]
+
+
+@infer("MatMulNBits", "MatMulBnb4", "MatMulNBitsQLoRA", "MatMulPacked", domain=MS)
 def matmul_n_bits(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     a = shape_of(node, inputs, 0, least=1)
     inner, columns = node.attributes["K"], node.attributes["N"]

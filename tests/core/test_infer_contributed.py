@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -135,6 +136,30 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
     ("MoE", {"k": 2}, [f(2, 3, 8), f(6, 4), f(4, 5, 8), f(4, 5), f(4, 8, 5)]),
     ("QMoE", {}, [f(6, 8), f(6, 4), u(4, 6, 4), f(4, 6), None, u(4, 8, 3), f(4, 8)]),
     ("MatMulBnb4", {"K": 32, "N": 4, "block_size": 16, "quant_type": 1}, [f(2, 32), u(64), f(8)]),
+    ("MatMulFpQ4", {}, [f(2, 3, 40), u(2 * 4 * 21), ids(40, 4)]),
+    (
+        "MatMulBlockQuantizedFp4Weight",
+        {},
+        [f(2, 3, 40, dtype=F16), u(6, 20), u(6, 3), f(1)],
+    ),
+    (
+        "MatMulBlockQuantizedFp8Weight",
+        {},
+        [f(2, 3, 40, dtype=F16), f(6, 40).astype(ml_dtypes.float8_e4m3fn), f(6, 1)],
+    ),
+    ("GemmFloat8", {"transB": 1, "dtype": 10}, [f(3, 8), f(5, 8)]),
+    (
+        "MatMulNBitsQLoRA",
+        {"K": 64, "N": 5},
+        [f(2, 3, 64), u(5, 2, 16), f(5, 2), u(8, 2, 32), f(8, 2), u(5, 1, 32), f(5, 1)],
+    ),
+    ("GatherPacked", {"packed_type": 8, "K": 64, "output_dtype": 10}, [u(3, 68), ids([0, 1], [2, 1])]),
+    ("MatMulPacked", {"packed_type": 8, "K": 64, "N": 3}, [f(2, 64, dtype=F16), u(3, 68, high=1)]),
+    (
+        "MoEPacked",
+        {"gate_type": 8, "down_type": 8, "activation_type": "relu2"},
+        [f(2, 32, dtype=F16), f(2, 3), u(3, 32, 34, high=1), None, u(3, 32, 34, high=1)],
+    ),
     ("GatherBlockQuantized", {"block_size": 16}, [u(5, 16), ids([1, 2], [0, 3]), f(5, 2)]),
     ("DynamicQuantizeMatMul", {}, [f(2, 3, 4), u(4, 5, dtype=I8), ONE]),
     ("MatMulIntegerToFloat", {}, [u(2, 3), u(3, 4), ONE, ONE]),

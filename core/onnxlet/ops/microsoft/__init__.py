@@ -10,6 +10,7 @@ from . import (
     hashing,
     layers,
     others,
+    packed_weights,
     packing,
     quantized,
     recurrent,
@@ -18,6 +19,6 @@ from . import (
 )
 
 __all__ = [
-    "attention", "blockwise", "experts", "generation", "hashing", "layers", "others", "packing", "quantized",
-    "recurrent", "streams", "whisper",
+    "attention", "blockwise", "experts", "generation", "hashing", "layers", "others", "packed_weights", "packing",
+    "quantized", "recurrent", "streams", "whisper",
 ]  # fmt: skip

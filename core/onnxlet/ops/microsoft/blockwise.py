@@ -1,11 +1,12 @@
-"""Weights quantised block by block: MatMulNBits, GatherBlockQuantized, MatMulBnb4."""
+"""Weights quantised block by block (MatMulNBits, GatherBlockQuantized, ...), and products of narrow floats."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...model.dtypes import is_extended
+from ...model.dtypes import dtype_of, float_values, is_extended
 from ..activation_table import activation as activation_named
+from ..activations import gelu, relu
 from ..common import check_axis, to_float32
 from ..precision import narrow
 from ..registry import op
@@ -136,6 +137,132 @@ def mat_mul_bnb4(
     scale = np.repeat(to_float32(absmax), block_size)[: N * K]
     weights = (table[codes] * scale).reshape(N, K)
     return narrow(np.matmul(to_float32(a), weights.T if transB else weights), a.dtype)
+
+
+FP4_BLOCKS = {0: (32, 0), 1: (32, 1), 2: (64, 0)}
+"""For the types of MatMulFpQ4: how many numbers a block has, and how many bytes its offset."""
+
+
+@op("MatMulFpQ4", domain=MICROSOFT)
+def mat_mul_fp_q4(a: np.ndarray, b: np.ndarray, b_shape: np.ndarray, *, blk_quant_type: int = 1):
+    """Weights of 4 bits, column by column in blocks of a float32 scale, an offset (else it is 8) and the numbers; of
+    each 32, the first half in the low bits of bytes."""
+    if blk_quant_type not in FP4_BLOCKS:
+        raise ValueError(f"blk_quant_type is {blk_quant_type}; 0, 1 and 2 are known")
+    block, offset = FP4_BLOCKS[blk_quant_type]
+    rows, columns = (int(n) for n in b_shape)
+    size = 4 + offset + block // 2
+    count = -(-rows // block)
+    if b.size != columns * count * size:
+        raise ValueError(f"{b.size} bytes are not the {columns * count * size} of weights ({rows}, {columns})")
+    blocks = b.reshape(columns, count, size)
+    scale = np.ascontiguousarray(blocks[..., :4]).view("<f4")
+    packed = blocks[..., 4 + offset :].reshape(columns, count, -1, 16)
+    values = np.concatenate([packed & 15, packed >> 4], axis=-1).reshape(columns, count, block).astype(np.float32)
+    zero = blocks[..., 4:5].astype(np.float32) if offset else np.float32(8)
+    return np.matmul(a, ((values - zero) * scale).reshape(columns, -1)[:, :rows].T)
+
+
+@op("MatMulBlockQuantizedFp4Weight", domain=MICROSOFT)
+def mat_mul_block_quantized_fp4(
+    a: np.ndarray,
+    b: np.ndarray,
+    weight_scale: np.ndarray,
+    weight_scale_2: np.ndarray,
+    input_scale: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    *,
+    block_size: int = 16,
+):
+    """Weights (N, K / 2) of float4e2m1, the low bits of a byte first, whose blocks have scales of float8e4m3, and all
+    together one; they are rounded to A's type."""
+    inner = 2 * b.shape[1]
+    values = float_values("float4_e2m1fn")[unpack_bits(b, 4, inner)]
+    scale = float_values("float8_e4m3fn")[weight_scale.reshape(len(b), -1)]
+    weights = values * np.repeat(scale, block_size, axis=1)[:, :inner] * weight_scale_2.reshape(())
+    y = np.matmul(to_float32(a), to_float32(narrow(weights, a.dtype)).T)
+    return narrow(y if bias is None else y + to_float32(bias), a.dtype)
+
+
+@op("MatMulBlockQuantizedFp8Weight", domain=MICROSOFT)
+def mat_mul_block_quantized_fp8(
+    a: np.ndarray,
+    b: np.ndarray,
+    b_scale: np.ndarray,
+    a_scale: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    *,
+    block_size: int = 128,
+):
+    """Weights (N, K) of float8e4m3 whose blocks have scales; with `a_scale`, A is rounded to that type too."""
+    x = to_float32(a)
+    if a_scale is not None:
+        factor = a_scale.reshape(())
+        x = to_float32(narrow(x / factor, b.dtype)) * factor
+    weights = to_float32(b) * np.repeat(b_scale.reshape(len(b), -1), block_size, axis=1)[:, : b.shape[1]]
+    y = np.matmul(x, weights.T)
+    return narrow(y if bias is None else y + to_float32(bias), a.dtype)
+
+
+@op("MatMulNBitsQLoRA", domain=MICROSOFT)
+def mat_mul_n_bits_qlora(
+    x: np.ndarray,
+    w: np.ndarray,
+    scales: np.ndarray,
+    lora_a: np.ndarray,
+    lora_a_scales: np.ndarray,
+    lora_b: np.ndarray,
+    lora_b_scales: np.ndarray,
+    *,
+    K: int,
+    N: int,
+    accuracy_level: int = 0,
+    bits: int = 4,
+    block_size: int = 32,
+    lora_bits: int = 8,
+    lora_block_size: int = 32,
+):
+    """MatMulNBits plus that of a low-rank adapter (Dettmers et al. 2023), whose two parts may be empty."""
+    y = mat_mul_n_bits(x, w, scales, K=K, N=N, bits=bits, block_size=block_size)
+    if not lora_b.size:
+        return y
+    rank = len(lora_a_scales.reshape(-1)) // max(-(-K // lora_block_size), 1)
+    down = np.zeros((*x.shape[:-1], rank), x.dtype)
+    if lora_a.size:
+        down = mat_mul_n_bits(x, lora_a, lora_a_scales, K=K, N=rank, bits=lora_bits, block_size=lora_block_size)
+    up = mat_mul_n_bits(down, lora_b, lora_b_scales, K=rank, N=N, bits=lora_bits, block_size=lora_block_size)
+    return narrow(to_float32(y) + to_float32(up), x.dtype)
+
+
+@op("GemmFloat8", domain=MICROSOFT)
+def gemm_float8(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray | None = None,
+    scale_a: np.ndarray | None = None,
+    scale_b: np.ndarray | None = None,
+    scale_y: np.ndarray | None = None,
+    *,
+    activation: str | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    dtype: int = 1,
+    transA: int = 0,
+    transB: int = 0,
+):
+    """activation(alpha * A * B + beta * C) of matrices in narrow floats, each times its scale; the result too."""
+    functions = {None: lambda x: x, "NONE": lambda x: x, "RELU": relu, "GELU": gelu}
+    if activation not in functions:
+        raise ValueError(f"activation is {activation!r}; NONE, RELU and GELU are known")
+    x, w = (
+        to_float32(t) if scale is None else to_float32(t) * scale.reshape(())
+        for t, scale in ((a, scale_a), (b, scale_b))
+    )
+    y = np.matmul(x.T if transA else x, w.T if transB else w) * np.float32(alpha)
+    if c is not None:
+        y = y + np.float32(beta) * to_float32(c)
+    y = functions[activation](y)
+    return narrow(y if scale_y is None else y * scale_y.reshape(()), dtype_of(dtype))
 
 
 def projections(

@@ -46,10 +46,11 @@ def integer_cases() -> Iterator[Case]:
         yield Case("Clip", [a, low, high], note=name)
         yield Case("Clip", [a, low, high], constants=(1, 2), note=f"{name} constant")
         yield Case("Where", [a > b, a, b], note=name)
-        if dtype != np.int64:
-            amounts = np.arange(48).astype(dtype) % np.array(70, dtype)
-            for direction in ("LEFT", "RIGHT"):
-                yield Case("BitShift", [a, amounts], {"direction": direction}, version=28, note=f"{name} {direction}")
+        amounts = np.arange(48).astype(dtype) % np.array(70, dtype)
+        if np.dtype(dtype).kind == "i":
+            amounts[5:9] = -amounts[5:9]
+        for direction in ("LEFT", "RIGHT"):
+            yield Case("BitShift", [a, amounts], {"direction": direction}, version=28, note=f"{name} {direction}")
     base = np.array([0, 1, -1, 2, -3, 7], np.int64)
     for first, second in ((np.int32, np.int32), (np.int64, np.int64), (np.int32, np.int64), (np.int64, np.int32)):
         exponent = np.array([0, 1, 5, 30, 40, 3], np.int64)

@@ -32,12 +32,12 @@ class GpuExecutable:
         self.aliases: dict[str, str] = {}
         derived: dict[str, Derived] = {}
         kernels: list[Kernel] = []
-        self.index_limits: dict[str, int] = {}
+        self.index_limits: dict[str, list[int | tuple[int, ...]]] = {}
         for step in segment.steps:
             lowered = lower(step, device.target, self.aliases, derived)
             kernels += lowered.kernels
             for name, limit in lowered.index_limits:
-                self.index_limits[name] = min(limit, self.index_limits.get(name, limit))
+                self.index_limits.setdefault(name, []).append(limit)
         self.roots = {name: self.aliases.get(name, name) for name in segment.outputs if segment.types[name].size}
         self.kernels = fuse(kernels, set(self.roots.values()), device.target.max_bindings)
         self.bindings: list[list[Binding]] = []
@@ -167,8 +167,7 @@ class GpuExecutable:
         """The buffer that holds an input: the one that it lies in already, or ours, filled now."""
         if isinstance(value, GpuValue):
             return value.buffer
-        limit = self.index_limits.get(name)
-        if limit is not None:
+        for limit in self.index_limits.get(name, ()):
             check_indices(value, limit, name)
         buffer = self.input_buffers[name]
         self.device.write(buffer, stored(value))

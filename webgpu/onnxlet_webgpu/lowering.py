@@ -117,8 +117,9 @@ class Lowering:
     derived: dict[str, Derived] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
     attributes_read: set[str] = field(default_factory=set)
-    index_limits: list[tuple[str, int]] = field(default_factory=list)
-    """Segment inputs that are indices, and the size of the axis that they index: checked when they are uploaded."""
+    index_limits: list[tuple[str, int | tuple[int, ...]]] = field(default_factory=list)
+    """Segment inputs that are indices, and the size of the axis that they index, or of one axis for each element of
+    the last dimension: checked when they are uploaded."""
 
     def refuse(self, reason: str) -> NoReturn:
         raise Refusal(reason)
@@ -131,6 +132,10 @@ class Lowering:
         self.attributes_read.add(name)
         value = self.step.node.attributes.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
+
+    def ignore(self, *names: str) -> None:
+        """Attributes that change nothing here."""
+        self.attributes_read.update(names)
 
     def has_input(self, index: int) -> bool:
         return index < len(self.step.node.inputs) and bool(self.step.node.inputs[index])
@@ -151,6 +156,10 @@ class Lowering:
     def is_empty(self, index: int) -> bool:
         """Whether input `index` has no elements. Only lowerings that ask may have such an input."""
         type_ = self.step.inputs[index]
+        return type_ is not None and type_.concrete and type_.size == 0
+
+    def is_empty_output(self, index: int) -> bool:
+        type_ = self.step.outputs[index]
         return type_ is not None and type_.concrete and type_.size == 0
 
     def single_output(self) -> None:
@@ -336,8 +345,9 @@ def lower(
     if found is None:
         raise Refusal("no GPU kernel for this operator")
     result = Lowering(step, target, {} if aliases is None else aliases, {} if derived is None else derived)
-    if not all(t is not None and t.concrete and t.size == 0 for t in step.outputs):
-        found(result)
+    if all(t is not None and t.concrete and t.size == 0 for t in step.outputs):
+        return result
+    found(result)
     result.round_narrow()
     result.check_attributes()
     result.check_limits()

@@ -313,6 +313,12 @@ fn float_remainder(a: f32, b: f32) -> f32 {
     }
     return select(rest, -rest, (bitcast<u32>(a) >> 31u) == 1u);
 }""", ("is_nan", "is_inf", "quiet_nan")),
+    "float_floor_mod": ("""// The remainder with the sign of the divisor; a zero has it too.
+fn float_floor_mod(a: f32, b: f32) -> f32 {
+    let rest = float_remainder(a, b);
+    if (rest == 0.0) { return bitcast<f32>(bitcast<u32>(b) & 0x80000000u); }
+    return select(rest, rest + b, (rest < 0.0) != (b < 0.0));
+}""", ("float_remainder",)),
     **PAIR_HELPERS,
 }  # fmt: skip
 """Helper functions by name: their text and the helpers that it uses. Each one's twin is NumPy's function."""

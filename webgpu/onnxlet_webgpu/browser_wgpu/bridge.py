@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pkgutil import get_data
+from pathlib import Path
 from typing import Any
 
 import js  # type: ignore[import-not-found]
 from pyodide.code import run_js  # type: ignore[import-not-found]
 from pyodide.ffi import JsException, to_js  # type: ignore[import-not-found]
 
+import onnxlet_webgpu
+
 from .errors import GPUOutOfMemoryError, GPUValidationError
 
-# Asked for at the top package: in a pure wheel this one is in an archive, and its files that are no modules are not.
-BRIDGE: Any = run_js((get_data("onnxlet_webgpu", "browser_wgpu/bridge.js") or b"").decode())
+# Beside the top package, and not beside this module, which may be in an archive.
+BRIDGE: Any = run_js((Path(onnxlet_webgpu.__path__[0]) / "browser_wgpu" / "bridge.js").read_text())
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from ..kernel import Binding, Kernel, Operand, single_body, single_groups
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from .activations import apply_activation
+from .direct import emit_direct, emit_direct_transposed
 from .matmul import TILED_BYTES, Matrix, Product, emit_product, matrix_load, shifted_stores, tiled_kernel
 from .windows import Window, coordinate, window
 
@@ -36,17 +37,19 @@ def fused_conv(n: Lowering) -> None:
 def emit_conv(n: Lowering) -> None:
     x, w, out = n.input(0), n.input(1), n.output(0, "float32")
     rank = len(x.shape) - 2
-    if rank not in (1, 2):
-        n.refuse(f"convolution over {rank} dimensions has no GPU kernel")
     group = n.attribute("group", 1)
     g = window(n, x.shape[2:], n.attribute("kernel_shape") or w.shape[2:], out.shape[2:])
+    channels, filters = x.shape[1], w.shape[0]
+    if rank not in (1, 2) or (group > 1 and not n.is_constant(1)):
+        emit_direct(n, x, w, out, g)
+        _add_bias(n, filters, rank)
+        return
     if rank == 1:  # a row of pixels
         g = Window((1, *g.kernel), (1, *g.strides), (1, *g.dilations), (0, *g.begins), (1, *g.sizes), (1, *g.out_sizes))
     elif g.sizes[1] == g.kernel[1] == g.out_sizes[1] == 1:  # a column of pixels: strips go along rows
         g = Window(
             *(tuple(reversed(pair)) for pair in (g.kernel, g.strides, g.dilations, g.begins, g.sizes, g.out_sizes))
         )
-    channels, filters = x.shape[1], w.shape[0]
     title = n.title(x, w, note=f"group {group} stride {list(g.strides)} pad {list(g.begins)} dilation "
                                f"{list(g.dilations)}")  # fmt: skip
     pointwise = g.kernel == (1, 1) and g.strides == (1, 1) and g.begins == (0, 0) and g.sizes == g.out_sizes
@@ -57,10 +60,14 @@ def emit_conv(n: Lowering) -> None:
         emit_product(n, Product(a, b, filters, pixels, channels, x.shape[0]), out, title)
     elif group == 1 and _fits_tiles(n) and (not n.is_constant(1) or _worth_tiles(n, g, channels, filters)):
         n.emit(_implicit(n, x, w, out, g, title))
-    elif not n.is_constant(1):
-        n.refuse("the weights of the convolution are not constant")  # they are packed when they are uploaded
+    elif not n.is_constant(1):  # what is packed when it is uploaded has to be known
+        emit_direct(n, x, w, out, window(n, x.shape[2:], n.attribute("kernel_shape") or w.shape[2:], out.shape[2:]))
     else:
         n.emit(_direct(n, x, w, out, g, group, title))
+    _add_bias(n, filters, rank)
+
+
+def _add_bias(n: Lowering, filters: int, rank: int) -> None:
     if n.has_input(2):
         bias = n.input(2)
         n.extend([n.chain(), Operand(bias.value, (filters,) + (1,) * rank, "f32")], "{0} + {1}")
@@ -189,16 +196,16 @@ def conv_transpose(n: Lowering) -> None:
     """Each output pixel gathers the input pixels whose windows cover it."""
     x, w, out = n.input(0), n.input(1), n.output(0, "float32")
     rank = len(x.shape) - 2
-    if not n.is_constant(1):
-        n.refuse("the weights of the convolution are not constant")
-    if rank not in (1, 2):
-        n.refuse(f"transposed convolution over {rank} dimensions has no GPU kernel")
     group = n.attribute("group", 1)
     kernel = tuple(n.attribute("kernel_shape") or w.shape[2:])
     strides = tuple(n.attribute("strides") or [1] * rank)
     dilations = tuple(n.attribute("dilations") or [1] * rank)
     begins = _transpose_begins(n, x.shape[2:], kernel, strides, dilations, out.shape[2:])
     sizes, out_sizes = x.shape[2:], out.shape[2:]
+    if rank not in (1, 2) or not n.is_constant(1):
+        emit_direct_transposed(n, x, w, out, Window(kernel, strides, dilations, begins, sizes, out_sizes))
+        _add_bias(n, w.shape[1] * group, rank)
+        return
     if rank == 1:
         kernel, strides, dilations, begins = (1, *kernel), (1, *strides), (1, *dilations), (0, *begins)
         sizes, out_sizes = (1, *sizes), (1, *out_sizes)
@@ -244,8 +251,7 @@ def conv_transpose(n: Lowering) -> None:
     body = single_body("\n".join(lines), f"{images} * {each}u")
     groups = single_groups(x.shape[0] * each, n.target.max_groups)
     n.emit(Kernel(title, reads, out.value, out.shape, "f32", body, groups))
-    if n.has_input(2):
-        n.extend([n.chain(), Operand(n.input(2).value, (filters * group,) + (1,) * rank, "f32")], "{0} + {1}")
+    _add_bias(n, filters * group, rank)
 
 
 def _taps(axis: str, kernel: int, stride: int, dilation: int, size: int, indent: str) -> list[str]:

@@ -327,10 +327,8 @@ def _constant_power(e: float) -> str:
 def mod(n: Lowering) -> None:
     kind = n.input(0, *NUMBERS).kind
     fmod = bool(n.attribute("fmod", 0))
-    if kind == "float32" and not fmod:
-        n.refuse("Mod of floats with the divisor's sign has no GPU kernel")
     expression = {
-        "float32": "float_remainder({0}, {1})",
+        "float32": "float_remainder({0}, {1})" if fmod else "float_floor_mod({0}, {1})",
         "int32": "{0} % {1}" if fmod else "floor_mod({0}, {1})",
         "uint32": "{0} % {1}",
         "int64": "pair_remainder({0}, {1})" if fmod else "pair_floor_mod({0}, {1})",
@@ -345,11 +343,11 @@ def bit_shift(n: Lowering) -> None:
     x = n.input(0, *INTEGERS)
     left = n.attribute("direction") == "LEFT"
     bits = x.dtype.itemsize * 8
-    if x.kind == "uint64":
+    if x.element == PAIR:
         amount = "select({1}.x, 64u, {1}.y != 0u)"
         expression = f"pair_shift_{'left' if left else 'right'}({{0}}, {amount})"
-    elif x.kind == "int64":
-        n.refuse("BitShift of int64 has no GPU kernel")
+        if x.kind == "int64" and not left:
+            expression = f"select({expression}, ~pair_shift_right(~{{0}}, {amount}), pair_is_negative({{0}}))"
     else:
         amount = "bitcast<u32>({1})" if x.kind == "int32" else "{1}"
         outside = "{0} >> 31u" if x.kind == "int32" and not left else literal(0, x.element)
@@ -357,27 +355,18 @@ def bit_shift(n: Lowering) -> None:
     n.emit_map([n.operand(0, *INTEGERS), n.operand(1, *INTEGERS)], expression)
 
 
-@lowering("BatchNormalization")
-def batch_normalization(n: Lowering) -> None:
-    n.single_output()
-    if n.attribute("training_mode", 0):
-        n.refuse("BatchNormalization in training mode has no GPU kernel")
-    if n.version < 9 and not n.attribute("spatial", 1):
-        n.refuse("BatchNormalization per element (spatial=0) has no GPU kernel")
-    if not all(n.is_constant(i) for i in (1, 2, 3, 4)):
-        n.refuse("the statistics of BatchNormalization are not constants")
-    x = n.operand(0)
-    channels = n.input(1).size
-    shape = (channels,) + (1,) * (len(x.shape) - 2)
-    epsilon = n.attribute("epsilon", 1e-5)
+@lowering("SwiGLU")
+def swi_glu(n: Lowering) -> None:
+    alpha = _f(n.attribute("alpha", 1.0))
+    n.emit_map([n.operand(0), n.operand(1)], f"{{0}} * sigmoid({alpha} * {{0}}) * {{1}}")
 
-    def scale(s: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        return (s.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)).astype(np.float32)
 
-    def shift(s: np.ndarray, b: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        s64 = s.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
-        return (b - mean * s64).astype(np.float32)
-
-    factor = Operand(n.derive((1, 4), f"scale {epsilon}", scale), shape, "f32")
-    offset = Operand(n.derive((1, 2, 3, 4), f"shift {epsilon}", shift), shape, "f32")
-    n.emit_map([x, factor, offset], "{0} * {1} + {2}")
+@lowering("ConstantOfShape")
+def constant_of_shape(n: Lowering) -> None:
+    """A constant that is too large to be kept in the plan."""
+    out = n.output(0)
+    value = n.attribute("value")
+    number = 0 if value is None else widened(np.asarray(value.numpy() if hasattr(value, "numpy") else value))
+    if out.dtype == np.float64:
+        n.refuse("float64 has no GPU kernel")
+    n.emit_flat(n.title(out), [], f"store(i, {literal(np.reshape(number, -1)[0], out.element)});", out)

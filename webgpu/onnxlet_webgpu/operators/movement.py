@@ -8,8 +8,9 @@ import numpy as np
 
 from ..kernel import Kernel, flat_body, flat_groups
 from ..lowering import Lowering, Tensor, lowering
-from ..storage import MOVED, PAIR
+from ..storage import MOVED, PAIR, widened
 from ..wgsl import broadcast_strides, contiguous_strides, index_expression, literal
+from .arithmetic import at
 
 
 @lowering("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
@@ -21,11 +22,18 @@ def view(n: Lowering) -> None:
 
 @lowering("Dropout")
 def dropout(n: Lowering) -> None:
-    n.single_output()
-    n.attribute("ratio")
-    if n.has_input(2) and (n.constant(2) is None or bool(n.known(2, "training_mode").reshape(-1)[0])):
+    ratio = n.attribute("ratio", 0.5)
+    if n.has_input(1):
+        ratio = float(widened(n.known(1, "the ratio").reshape(-1))[0])
+    training = n.version < 7 and not n.attribute("is_test", 0)
+    if n.has_input(2):
+        training = bool(n.known(2, "training_mode").reshape(-1)[0])
+    if training and ratio != 0:
         n.refuse("Dropout in training mode has no GPU kernel")
     view(n)
+    if n.has_output(1):
+        mask = n.output(1)
+        n.emit_flat(n.title(mask, note="mask"), [], f"store(i, {literal(1, mask.element)});", mask)
 
 
 def emit_strided(n: Lowering, x: Tensor, out: Tensor, dims: list[int], strides: list[int], offset: int = 0) -> None:
@@ -107,6 +115,8 @@ def split(n: Lowering) -> None:
     for number, name in enumerate(n.step.node.outputs):
         if not name:
             n.refuse("an output of Split is not used")
+        if n.is_empty_output(number):
+            continue
         out = n.output(number)
         emit_strided(n, x, out, list(out.shape), strides, start * strides[axis])
         start += out.shape[axis]
@@ -122,6 +132,8 @@ def concat(n: Lowering) -> None:
     inner = prod(out.shape[axis + 1 :])
     whole, start = out.shape[axis] * inner, 0
     for number in range(len(n.step.node.inputs)):
+        if n.is_empty(number):
+            continue
         x = n.input(number, *MOVED)
         part = x.shape[axis] * inner
         place = f"i / {part}u * {whole}u + i % {part}u + {start}u" if part != whole else "i"
@@ -156,9 +168,13 @@ def index_at(name: str, t: Tensor, place: str) -> str:
     return f"bitcast<i32>({text}.x)" if t.element == PAIR else text if t.element == "i32" else f"i32({text})"
 
 
-def check_indices(values: np.ndarray, limit: int, name: str) -> None:
-    """Raise `IndexError` where an index lies outside of an axis of `limit` elements."""
-    if values.size and (values.min() < -limit or values.max() >= limit):
+def check_indices(values: np.ndarray, limit: int | tuple[int, ...], name: str) -> None:
+    """Raise `IndexError` where an index lies outside of an axis of `limit` elements; a tuple holds the limits of the
+    elements of the last dimension."""
+    if isinstance(limit, tuple):
+        for column, size in enumerate(limit):
+            check_indices(values[..., column], size, name)
+    elif values.size and (values.min() < -limit or values.max() >= limit):
         wrong = values[(values < -limit) | (values >= limit)].reshape(-1)[0]
         raise IndexError(f"{name!r} holds the index {wrong}, outside of an axis of {limit}")
 
@@ -285,3 +301,22 @@ def trilu(n: Lowering) -> None:
     zero = literal(0, x.element)
     statements = f"store(i, select({zero}, x[i], {column} {test} {row} + {k}));".replace("+ -", "- ")
     n.emit_flat(n.title(x, note=f"k {k} {test}"), [x.binding("x")], statements, out)
+
+
+@lowering("CenterCropPad")
+def center_crop_pad(n: Lowering) -> None:
+    x, out = n.input(0, *MOVED), n.output(0)
+    n.known(1, "the target")
+    strides = contiguous_strides(x.shape)
+    inside, place = [], ["0"]
+    for d, (have, want) in enumerate(zip(x.shape, out.shape, strict=True)):
+        shift = abs(have - want) // 2 * (1 if have > want else -1)
+        c = f"(i32({at(out.shape, d)}) + {shift})".replace("+ -", "- ")
+        inside.append(f"{c} >= 0 && {c} < {have}")
+        place.append(f"{c} * {strides[d]}")
+    statements = f"""
+var value = {literal(0, x.element)};
+if ({" && ".join(inside)}) {{ value = x[{" + ".join(place)}]; }}
+store(i, value);
+"""
+    n.emit_flat(n.title(x, out), [x.binding("x")], statements, out)

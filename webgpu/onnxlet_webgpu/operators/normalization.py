@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from math import prod
 
-from ..kernel import WORKGROUP, Binding, Kernel, grid, single_body, single_groups
+import numpy as np
+
+from ..kernel import WORKGROUP, Binding, Kernel, Operand, grid, single_body, single_groups
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from ..wgsl import literal
+from .reduction import emit_reduction
 
 ROW_FUNCTIONS = f"""var<workgroup> shared_values: array<f32, {WORKGROUP}>;
 fn row_sum(value: f32, lane: u32) -> f32 {{
@@ -130,7 +133,6 @@ def _scaled(n: Lowering, length: int, scale: int, bias: int | None) -> tuple[lis
 @lowering("LayerNormalization", "RMSNormalization")
 @lowering("SimplifiedLayerNormalization", domain=MICROSOFT)
 def layer_normalization(n: Lowering) -> None:
-    n.single_output()
     x, out = n.input(0), n.output(0, "float32")
     axis = n.attribute("axis", -1) % len(x.shape)
     rows, length = _over_last(n, x, axis)
@@ -139,6 +141,29 @@ def layer_normalization(n: Lowering) -> None:
     statements = _normalise(n, centred, n.attribute("epsilon", 1e-5), write).replace("COUNT", f"f32({length}u)")
     title = n.title(x, note=f"axis {axis}")
     emit_rows(n, title, [x.binding("x"), *reads], out, rows, length, f"row * {length}u", 1, statements)
+    _statistics(n, x, length, n.attribute("epsilon", 1e-5), centred)
+
+
+def _statistics(n: Lowering, x: Tensor, length: int, epsilon: float, centred: bool) -> None:
+    """The further outputs: the mean of every row, where it is subtracted, and the reciprocal of its deviation."""
+    texts = ["mean", f"1.0 / sqrt(squares / {length}.0 + {literal(epsilon, 'f32')})"]
+    for index, text in enumerate(texts if centred else texts[1:], 1):
+        if not n.has_output(index):
+            continue
+        mean = f"""
+var sum = 0.0;
+for (var k = 0u; k < {length}u; k++) {{ sum += x[i * {length}u + k]; }}
+let mean = sum / {length}.0;
+"""
+        statements = f"""{mean if centred else "let mean = 0.0;"}
+var squares = 0.0;
+for (var k = 0u; k < {length}u; k++) {{
+    let centred = x[i * {length}u + k] - mean;
+    squares += centred * centred;
+}}
+store(i, {text});
+"""
+        n.emit_flat(n.title(x, note=text.split(" ")[0]), [x.binding("x")], statements, n.output(index, "float32"))
 
 
 # com.microsoft registers SimplifiedLayerNormalization in the default domain too.
@@ -147,8 +172,9 @@ lowering("SimplifiedLayerNormalization")(layer_normalization)
 
 @lowering("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_layer_normalization(n: Lowering) -> None:
-    """The sum of input, skip and bias, normalised over the last dimension."""
-    n.single_output()
+    """The sum of input, skip and bias, normalised over the last dimension. The sum itself may be an output too."""
+    if n.has_output(1) or n.has_output(2):
+        n.refuse("the mean and deviation as outputs have no GPU kernel")
     centred = n.step.node.op_type == "SkipLayerNormalization"
     x, skip, out = n.input(0), n.input(1), n.output(0, "float32")
     if skip.shape != x.shape:
@@ -163,6 +189,10 @@ def skip_layer_normalization(n: Lowering) -> None:
         load += " + added[j]"
     statements = _normalise(n, centred, n.attribute("epsilon", 1e-5), write).replace("COUNT", f"f32({length}u)")
     emit_rows(n, n.title(x), reads, out, x.size // length, length, f"row * {length}u", 1, statements, load)
+    if n.has_output(3):
+        used = [b for b in reads if b.name in ("x", "skip", "added")]
+        total = load.replace("at]", "i]").replace("added[j]", f"added[i % {length}u]")
+        n.emit_flat(n.title(x, note="sum"), used, f"store(i, {total});", n.output(3, "float32"))
 
 
 @lowering("InstanceNormalization", "GroupNormalization")
@@ -202,3 +232,106 @@ each {{ store(at, select(value / norm, 0.0, norm == 0.0)); }}
 """
     title = n.title(x, note=f"axis {axis} p {p}")
     emit_rows(n, title, [x.binding("x")], out, x.size // length, length, base, inner, statements)
+
+
+@lowering("MeanVarianceNormalization")
+def mean_variance_normalization(n: Lowering) -> None:
+    x, out = n.input(0), n.output(0, "float32")
+    rank = len(x.shape)
+    axes = sorted({a % rank for a in n.attribute("axes", [0, 2, 3])})
+    kept = tuple(1 if d in axes else size for d, size in enumerate(x.shape))
+    mean = n.temporary("mean", kept)
+    emit_reduction(n, "ReduceMean", x, mean, axes)
+    centred = n.temporary("centred", x.shape)
+    operands = [Operand(x.value, x.shape, "f32"), Operand(mean.value, kept, "f32")]
+    n.emit_map(operands, "{0} - {1}", centred)
+    deviation = n.temporary("deviation", kept)
+    emit_reduction(n, "ReduceSumSquare", centred, deviation, axes)
+    count = prod(x.shape[d] for d in axes)
+    operands = [Operand(centred.value, x.shape, "f32"), Operand(deviation.value, kept, "f32")]
+    n.emit_map(operands, f"{{0}} / (sqrt({{1}} / {count}.0) + 1e-9)", out)
+
+
+@lowering("LRN")
+def lrn(n: Lowering) -> None:
+    x, out = n.input(0), n.output(0, "float32")
+    size = n.attribute("size")
+    alpha, beta = literal(n.attribute("alpha", 1e-4) / size, "f32"), literal(n.attribute("beta", 0.75), "f32")
+    channels, inner = x.shape[1], prod(x.shape[2:])
+    before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
+    statements = f"""
+let channel = i32(i / {inner}u % {channels}u);
+let image = i / {channels * inner}u * {channels * inner}u + i % {inner}u;
+var total = 0.0;
+for (var c = max(channel - {before}, 0); c <= min(channel + {after}, {channels - 1}); c++) {{
+    let value = x[image + u32(c) * {inner}u];
+    total += value * value;
+}}
+store(i, x[i] / power({literal(n.attribute("bias", 1.0), "f32")} + {alpha} * total, {beta}));
+"""
+    n.emit_flat(n.title(x, note=f"size {size}"), [x.binding("x")], statements, out)
+
+
+@lowering("BatchNormalization")
+def batch_normalization(n: Lowering) -> None:
+    """With constant statistics one factor and one shift per channel; in training with those of the batch itself."""
+    x, out = n.input(0), n.output(0, "float32")
+    spatial = n.version >= 9 or bool(n.attribute("spatial", 1))
+    epsilon, momentum = n.attribute("epsilon", 1e-5), n.attribute("momentum", 0.9)
+    if n.version >= 14:
+        training = bool(n.attribute("training_mode", 0))
+    else:
+        training = len([name for name in n.step.node.outputs if name]) > 1 and not n.attribute("is_test", 0)
+    if not spatial and training:
+        n.refuse("BatchNormalization per element (spatial=0) has no GPU kernel in training")
+    shape = (x.shape[1],) + (1,) * (len(x.shape) - 2) if spatial and len(x.shape) > 1 else x.shape[1:]
+    operand = Operand(x.value, x.shape, "f32")
+    if not training and all(n.is_constant(i) for i in (1, 2, 3, 4)):
+        factor, offset = _scale_and_shift(n, epsilon)
+        n.emit_map([operand, Operand(factor, shape, "f32"), Operand(offset, shape, "f32")], "{0} * {1} + {2}", out)
+        return
+    scale, bias, mean, variance = (n.input(i) for i in (1, 2, 3, 4))
+    if training:
+        own_mean, own_variance = _batch_statistics(n, x)
+        # Outputs: what the statistics become, and before opset 14 those of the batch.
+        blend = f"{{0}} * {literal(momentum, 'f32')} + {{1}} * {literal(1 - momentum, 'f32')}"
+        for index, old, new in ((1, mean, own_mean), (2, variance, own_variance)):
+            if n.has_output(index):
+                flat = [Operand(t.value, old.shape, "f32") for t in (old, new)]
+                n.emit_map(flat, blend, n.output(index, "float32"))
+            if n.has_output(index + 2):
+                n.emit_map([Operand(new.value, old.shape, "f32")], "{0}", n.output(index + 2, "float32"))
+        mean, variance = own_mean, own_variance
+    operands = [operand, *(Operand(t.value, shape, "f32") for t in (scale, bias, mean, variance))]
+    root = f"sqrt({{4}} + {literal(epsilon, 'f32')})"
+    n.emit_map(operands, f"({{0}} - {{3}}) * ({{1}} / {root}) + {{2}}", out)
+
+
+def _batch_statistics(n: Lowering, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and population variance of each channel."""
+    axes = [0, *range(2, len(x.shape))]
+    channels = (x.shape[1],)
+    mean, variance, centred = (
+        n.temporary("mean", channels),
+        n.temporary("variance", channels),
+        n.temporary("c", x.shape),
+    )
+    emit_reduction(n, "ReduceMean", x, mean, axes)
+    shape = (x.shape[1],) + (1,) * (len(x.shape) - 2)
+    n.emit_map([Operand(x.value, x.shape, "f32"), Operand(mean.value, shape, "f32")], "{0} - {1}", centred)
+    emit_reduction(n, "ReduceSumSquare", centred, variance, axes)
+    n.extend([n.chain()], f"{{0}} / {x.size // x.shape[1]}.0")
+    return mean, variance
+
+
+def _scale_and_shift(n: Lowering, epsilon: float) -> tuple[str, str]:
+    """The names of the constants by which every element is multiplied and which is added."""
+
+    def scale(s: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        return (s.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)).astype(np.float32)
+
+    def shift(s: np.ndarray, b: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        s64 = s.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
+        return (b - mean * s64).astype(np.float32)
+
+    return n.derive((1, 4), f"scale {epsilon}", scale), n.derive((1, 2, 3, 4), f"shift {epsilon}", shift)

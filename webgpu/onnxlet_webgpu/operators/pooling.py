@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from math import prod
 
-from ..lowering import Lowering, lowering
+from ..lowering import Lowering, Tensor, lowering
 from ..wgsl import contiguous_strides, literal
+from .arithmetic import LOWEST, NUMBERS, before, combined
 from .windows import Window, coordinate, window
 
 
 @lowering("MaxPool", "AveragePool", "LpPool")
 def pool(n: Lowering) -> None:
-    n.single_output()
     name = n.step.node.op_type
-    x, out = n.input(0), n.output(0, "float32")
+    kinds = NUMBERS if name == "MaxPool" else ("float32",)
+    x, out = n.input(0, *kinds), n.output(0, *kinds)
     g = window(n, x.shape[2:], n.attribute("kernel_shape"), out.shape[2:])
-    reads, combine, finish = "", "", "total"
+    combine, finish = "", "total"
+    column_major = n.attribute("storage_order", 0)
     if name == "MaxPool":
-        if n.attribute("storage_order", 0):
-            n.refuse("MaxPool in column-major order has no GPU kernel")
-        start, combine = "-infinity()", "total = max_nan(total, value);"
+        start, combine = LOWEST[x.kind], f"total = {combined('max', x.kind, 'total', 'value')};"
     elif name == "AveragePool":
         start, combine = "0.0", "total += value;"
         finish = f"total / {_count(n, g)}"
@@ -29,9 +29,23 @@ def pool(n: Lowering) -> None:
         start, combine = "0.0", f"total += {power};"
         finish = {1: "total", 2: "sqrt(total)"}.get(p, f"power(total, {literal(1 / p, 'f32')})")
     strides = contiguous_strides(x.shape)[2:]
-    lines = [f"var total = {start};", "var count = 0.0;"]
-    inner = prod(out.shape[2:])
-    lines.append(f"let plane = i32(i / {inner}u) * {prod(x.shape[2:])};")
+    note = f"window {list(g.kernel)} stride {list(g.strides)} pad {list(g.begins)} dilation {list(g.dilations)}"
+    head, indent, place = _walk(g, prod(x.shape[2:]), strides)
+    lines = [f"var total = {start};", "var count = 0.0;", *head]
+    lines += [f"{indent}let value = x[{place}];", f"{indent}{combine}", f"{indent}count += 1.0;"]
+    lines += ["    " * d + "}" for d in reversed(range(g.rank))]
+    lines.append(f"store(i, {finish});")
+    n.emit_flat(n.title(x, out, note=note), [x.binding("x")], "\n".join(lines), out)
+    if n.has_output(1):
+        _indices(n, x, g, column_major, note)
+
+
+def _walk(g: Window, image: int, strides: list[int]) -> tuple[list[str], str, str]:
+    """Loops over the window of output element `i` that lies inside of the input: their heads, the indent inside of
+    them, and the text of the place of the element there."""
+    lines = []
+    inner = prod(g.out_sizes)
+    lines.append(f"let plane = i32(i / {inner}u) * {image};")
     indent, place = "", "plane"
     for d in range(g.rank):
         inner //= g.out_sizes[d]
@@ -43,11 +57,29 @@ def pool(n: Lowering) -> None:
         lines.append(f"{indent}let at{d} = start{d} + k{d} * {g.dilations[d]};")
         lines.append(f"{indent}if (at{d} < 0 || at{d} >= {g.sizes[d]}) {{ continue; }}")
         place += f" + at{d} * {strides[d]}" if strides[d] > 1 else f" + at{d}"
-    lines += [f"{indent}let value = x[{place}];", f"{indent}{combine}", f"{indent}count += 1.0;"]
+    return lines, indent, place
+
+
+def _indices(n: Lowering, x: Tensor, g: Window, column_major: int, note: str) -> None:
+    """The second output of MaxPool: where in the whole input, row by row or column by column, the first greatest is."""
+    out = n.output(1)
+    strides = contiguous_strides(x.shape)[2:]
+    head, indent, place = _walk(g, prod(x.shape[2:]), strides)
+    lines = [f"var best = {LOWEST[x.kind]};", "var found = -1;", *head]
+    shown = place
+    if column_major:
+        columns = contiguous_strides(x.shape[:1:-1])[::-1]
+        shown = "plane" + "".join(f" + at{d} * {columns[d]}" for d in range(g.rank))
+    better = before(x.kind, f"x[{place}]", "best", True)
+    lines += [
+        f"{indent}if (found < 0 || {better}) {{",
+        f"{indent}    best = x[{place}];",
+        f"{indent}    found = {shown};",
+        f"{indent}}}",
+    ]
     lines += ["    " * d + "}" for d in reversed(range(g.rank))]
-    lines.append(f"store(i, {finish});")
-    note = f"window {list(g.kernel)} stride {list(g.strides)} pad {list(g.begins)} dilation {list(g.dilations)}"
-    n.emit_flat(n.title(x, out, note=note) + reads, [x.binding("x")], "\n".join(lines), out)
+    lines.append("store(i, pair_of_int(found));")
+    n.emit_flat(n.title(x, out, note=f"indices {note}"), [x.binding("x")], "\n".join(lines), out)
 
 
 def _count(n: Lowering, g: Window) -> str:

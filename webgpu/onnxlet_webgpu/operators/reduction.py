@@ -6,7 +6,9 @@ from math import prod
 
 from ..kernel import WORKGROUP, Kernel, grid, single_body, single_groups
 from ..lowering import Lowering, Tensor, lowering
-from ..wgsl import contiguous_strides, index_expression
+from ..storage import PAIR
+from ..wgsl import contiguous_strides, index_expression, literal
+from .arithmetic import HIGHEST, LOWEST, NUMBERS, combined
 
 # start, element, combination of `total` and `value`, end
 FORMS: dict[str, tuple[str, str, str, str]] = {
@@ -20,30 +22,60 @@ FORMS: dict[str, tuple[str, str, str, str]] = {
     "ReduceSumSquare": ("{zero}", "{x} * {x}", "{a} + {b}", "{total}"),
     "ReduceLogSum": ("{zero}", "{x}", "{a} + {b}", "logarithm({total})"),
 }
-INTEGER_FORMS = {
-    "ReduceSum": FORMS["ReduceSum"],
-    "ReduceProd": FORMS["ReduceProd"],
-    "ReduceL1": FORMS["ReduceL1"],
-    "ReduceSumSquare": FORMS["ReduceSumSquare"],
-    "ReduceMax": ("i32(-2147483648)", "{x}", "max({a}, {b})", "{total}"),
-    "ReduceMin": ("2147483647", "{x}", "min({a}, {b})", "{total}"),
-}
+
+
+def integer_form(name: str, kind: str) -> tuple[str, str, str, str] | None:
+    """The same for integers, whose sums wrap around, and booleans."""
+    zero, one = (literal(v, "u32" if kind == "bool" else {"int32": "i32", "uint32": "u32"}.get(kind, PAIR))
+                 for v in (0, 1))  # fmt: skip
+    wide = kind in ("int64", "uint64")
+    magnitude = {"int32": "abs({x})", "int64": "pair_absolute({x})"}.get(kind, "{x}")
+    square = "pair_multiply({x}, {x})" if wide else "{x} * {x}"
+    forms = {
+        "ReduceSum": (zero, "{x}", "add"),
+        "ReduceProd": (one, "{x}", "mul"),
+        "ReduceL1": (zero, magnitude, "add"),
+        "ReduceSumSquare": (zero, square, "add"),
+        "ReduceMax": (LOWEST[kind], "{x}", "max"),
+        "ReduceMin": (HIGHEST[kind], "{x}", "min"),
+    }
+    if name not in forms or (kind == "bool" and name not in ("ReduceMax", "ReduceMin")):
+        return None
+    start, element, how = forms[name]
+    return start, element, combined(how, kind, "{a}", "{b}"), "{total}"
 
 
 @lowering(*FORMS, "ReduceLogSumExp")
 def reduce(n: Lowering) -> None:
     name = n.step.node.op_type
-    x, out = n.input(0, "float32", "int32"), n.output(0, "float32", "int32")
+    n.ignore("noop_with_empty_axes", "axes")
+    if n.is_empty(0):
+        _reduce_nothing(n, name)
+        return
+    x, out = n.input(0, *NUMBERS, "bool"), n.output(0)
     rank = len(x.shape)
     axes = n.attribute("axes")
     if axes is None and n.has_input(1):
         axes = n.known(1, "the list of axes").reshape(-1).tolist()
     unreduced = n.attribute("noop_with_empty_axes", 0)
-    if not axes:
-        if unreduced:
-            n.refuse("a reduction over no axes has no GPU kernel")
+    if not axes and not unreduced:
         axes = list(range(rank))
-    emit_reduction(n, name, x, out, sorted({int(a) % rank for a in axes} if rank else set()))
+    emit_reduction(n, name, x, out, sorted({int(a) % rank for a in axes or ()} if rank else set()))
+
+
+def _reduce_nothing(n: Lowering, name: str) -> None:
+    """Every result is that of no elements."""
+    out = n.output(0)
+    if out.kind == "float32":
+        start, _, _, finish = FORMS["ReduceLogSum" if name == "ReduceLogSumExp" else name]
+        start = start.format(zero="0.0", one="1.0")
+        value = finish.format(total="total", count="f32(0u)")
+    else:
+        form = integer_form(name, out.kind)
+        if form is None:
+            n.refuse(f"{name} of no integers has no GPU kernel")
+        start, value = form[0], "total"
+    n.emit_flat(n.title(out, note="of nothing"), [], f"let total = {start};\nstore(i, {value});", out)
 
 
 @lowering("GlobalAveragePool", "GlobalMaxPool")
@@ -54,8 +86,9 @@ def global_pool(n: Lowering) -> None:
 
 
 def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[int]) -> None:
-    if x.dtype.kind == "i" and name not in INTEGER_FORMS:
-        n.refuse(f"{name} of integers has no GPU kernel")
+    form = FORMS.get(name) if x.kind == "float32" else integer_form(name, x.kind)
+    if form is None and (x.kind != "float32" or name != "ReduceLogSumExp"):
+        n.refuse(f"{name} of {x.kind} has no GPU kernel")
     strides = contiguous_strides(x.shape)
     kept = [d for d in range(len(x.shape)) if d not in axes]
     count = prod(x.shape[d] for d in axes)
@@ -68,9 +101,10 @@ def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[in
             ("total", ("0.0", "exponential({x} - shift)", "{a} + {b}", "shift + logarithm({total})")),
         ]
     else:
-        passes = [("total", (INTEGER_FORMS if x.dtype.kind == "i" else FORMS)[name])]
+        assert form is not None
+        passes = [("total", form)]
     wide = count >= (1024 if n.target.software else 128)
-    numbers = {"zero": "0", "one": "1"} if x.element == "i32" else {"zero": "0.0", "one": "1.0"}
+    numbers = {"zero": "0.0", "one": "1.0"}
     body, declarations = [f"let base = {base};"], ""
     first, step = ("lane", WORKGROUP) if wide else ("0u", 1)
     for number, (variable, (start, element, combine, _)) in enumerate(passes):

@@ -118,6 +118,44 @@ def test_zero_padding_goes_into_the_convolution():
     assert operators(image_model(filled, {**constants, "one": np.float32(1)})) == ["Pad", "Conv"]
 
 
+AFFINE = {"s": np.float32(0.3), "o": normal(3, 1, 1), "w": normal(4, 3, 3, 3), "b": normal(4)}
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_constants_before_a_convolution_go_into_it(padded, biased, groups):
+    constants = {**AFFINE, "w": normal(6, 3 // groups, 3, 3), "b": normal(6)}
+    inputs = ["a", "w", "b"] if biased else ["a", "w"]
+    conv = node("Conv", inputs, ["y"], group=groups, pads=[1, 0, 1, 1] if padded else [0] * 4)
+    constants = {n: v for n, v in constants.items() if n in ("s", "o", *inputs)}
+    made = image_model([node("Mul", ["s", "x"], ["m"]), node("Add", ["m", "o"], ["a"]), conv], constants)
+    # Where pixels are padded, what is added does not reach the border: only the factor goes into the weights.
+    assert operators(made) == (["Add", "Conv"] if padded else ["Conv"])
+    agree(made, x=normal(2, 3, 8, 8))
+    divided = [node("Sub", ["x", "o"], ["m"]), node("Div", ["m", "s"], ["a"]), conv]
+    assert operators(image_model(divided, constants)) == (["Add", "Conv"] if padded else ["Conv"])
+    agree(image_model(divided, constants), x=normal(2, 3, 8, 8))
+
+
+def test_constants_before_a_convolution_that_are_needed_elsewhere_stay():
+    nodes = [node("Mul", ["x", "s"], ["a"]), node("Conv", ["a", "w", "b"], ["y"]), node("Neg", ["a"], ["z"])]
+    constants = {n: v for n, v in AFFINE.items() if n != "o"}
+    outputs = [("y", FLOAT, ["n", 4, "h", "w_"]), ("z", FLOAT, ["n", 3, 8, 8])]
+    made = image_model(nodes, constants, outputs)
+    assert operators(made) == ["Mul", "Conv", "Neg"]
+    agree(made, x=normal(1, 3, 8, 8))
+    each = image_model(nodes[:2], {**constants, "s": normal(3, 8, 8)})
+    assert operators(each) == ["Mul", "Conv"]
+    agree(each, x=normal(1, 3, 8, 8))
+    padded = [node("Add", ["x", "s"], ["a"]), node("Conv", ["a", "w", "b"], ["y"], pads=[1] * 4)]
+    assert operators(image_model(padded, constants)) == ["Add", "Conv"]
+    zero = [node("Mul", ["x", "s"], ["m"]), node("Add", ["m", "o"], ["a"]), padded[1]]
+    made = image_model(zero, {**AFFINE, "s": np.float32(0)})
+    assert operators(made) == ["Mul", "Add", "Conv"]
+    agree(made, x=normal(1, 3, 8, 8))
+
+
 ACTIVATIONS = [
     ([node("Relu", ["c"], ["y"])], {}),
     ([node("LeakyRelu", ["c"], ["y"], alpha=0.2)], {}),

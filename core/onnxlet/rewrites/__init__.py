@@ -19,7 +19,7 @@ from ..options import GraphOptimizationLevel, SessionOptions
 from .activations import fuse_gates, fuse_gelu, fuse_hard_swish
 from .attention import fuse_attention
 from .cleanup import fold_constants, inline_branches, remove_dead, remove_no_ops, share_equal_nodes
-from .convolution import fold_batch_norm, fold_channel_affine, fold_pad
+from .convolution import fold_affine_input, fold_batch_norm, fold_channel_affine, fold_pad
 from .editor import Editor
 from .epilogues import fuse_epilogues, fuse_matmul_bias
 from .normalization import fuse_group_norm, fuse_layer_norm, fuse_skip_norm
@@ -61,6 +61,8 @@ REWRITES = (
     Rewrite("fuse_gelu", EXTENDED, fuse_gelu),
     Rewrite("fuse_hard_swish", EXTENDED, fuse_hard_swish),
     Rewrite("fuse_gates", EXTENDED, fuse_gates),
+    # After the activations, some of which end in a factor.
+    Rewrite("fold_affine_input", BASIC, fold_affine_input),
     Rewrite("fuse_matmul_bias", EXTENDED, fuse_matmul_bias),
     Rewrite("fuse_epilogues", EXTENDED, fuse_epilogues),
     Rewrite("fuse_skip_norm", EXTENDED, fuse_skip_norm),
@@ -101,18 +103,17 @@ def _optimize(
     borrowed = {name: outer[name] for name in copy.captures() if name in outer}
     copy.initializers.update(borrowed)
     for _ in range(ROUNDS):
-        types, values = _infer(copy, outer_types)
+        editor = Editor(copy, *_infer(copy, outer_types))
         changes = 0
         for rewrite in chosen:
-            editor = Editor(copy, types, values)
             changes += rewrite.apply(editor)
             editor.finish()
-            types = {**types, **editor.types}
         if not changes:
             break
-    types = {**outer_types, **_infer(copy, outer_types)[0]}
+    holders = [node for node in copy.nodes if next(node.subgraphs(), None) is not None]
+    types = {**outer_types, **_infer(copy, outer_types)[0]} if holders else {}
     visible = {**outer, **copy.initializers}
-    for node in copy.nodes:
+    for node in holders:
         for name, value in node.attributes.items():
             if isinstance(value, Graph):
                 node.attributes[name] = _optimize(value, chosen, visible, types)

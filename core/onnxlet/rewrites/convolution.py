@@ -88,6 +88,99 @@ def fold_channel_affine(editor: Editor) -> int:
     return changes
 
 
+def fold_affine_input(editor: Editor) -> int:
+    """Mul and Add (or Div and Sub) with one constant per channel before a Conv go into its weights and bias.
+
+    What is added reaches the border only where nothing is padded; else ``s * x + b`` becomes ``s * (x + b / s)``, of
+    which the factor goes into the weights.
+    """
+    changes = 0
+    for conv in editor.nodes("Conv"):
+        weights = editor.constant(conv.inputs[1])
+        bias_name = conv.inputs[2] if len(conv.inputs) > 2 else ""
+        if weights is None or weights.dtype.kind != "f" or (bias_name and editor.constant(bias_name) is None):
+            continue
+        padded = any(conv.attributes.get("pads", [])) or conv.attributes.get("auto_pad", "NOTSET") not in (
+            "NOTSET",
+            "VALID",
+        )
+        used, x, factor, offset = _affine_before(editor, conv, weights.shape[1] * conv.attributes.get("group", 1))
+        if not used or (padded and len(used) == 1 and used[0].op_type in ("Add", "Sub")):
+            continue
+        if padded and offset.any() and not (np.abs(factor) > 1e-30).all():
+            continue
+        changes += 1
+        kept: list[Node] = []
+        dtype = weights.dtype
+        if padded and offset.any():
+            shifted = editor.new_name(f"{x}_shifted")
+            shift = (offset / factor).astype(dtype)
+            same = (shift == shift[0]).all()
+            shift = shift[:1] if same else shift.reshape(-1, *[1] * (len(weights.shape) - 2))
+            addend = editor.add_constant(f"{x}_offset", shift)
+            kept = [Node("Add", [x, addend], [shifted], {}, "", used[0].version, used[0].label)]
+            x, offset = shifted, np.zeros_like(offset)
+        _scale_inputs(editor, conv, [*used, conv], x, factor, offset, kept)
+    return changes
+
+
+def _affine_before(editor: Editor, conv: Node, channels: int) -> tuple[list[Node], str, np.ndarray, np.ndarray]:
+    """The Mul, Add, Div and Sub nodes that alone lead to a Conv's input, what they start from, and what they do to each
+    channel of it: ``factor * x + offset``."""
+    used: list[Node] = []
+    x, factor, offset = conv.inputs[0], np.ones(channels), np.zeros(channels)
+    reader = conv
+    weights = editor.constant(conv.inputs[1])
+    while weights is not None:
+        node = editor.made_by(x, "Mul", "Add", "Div", "Sub")
+        if node is None or node.version < 7 or editor.sole_user(x) is not reader:
+            break
+        found = [(i, editor.constant(name)) for i, name in enumerate(node.inputs)]
+        position, tensor = next(((i, t) for i, t in found if t is not None), (0, None))
+        if tensor is None or tensor.dtype != weights.dtype or (position == 0 and node.op_type in ("Div", "Sub")):
+            break
+        if tensor.shape not in _per_channel(channels, len(weights.shape)) or len(used) == 4:
+            break
+        value = np.broadcast_to(tensor.numpy().astype(np.float64).reshape(-1), (channels,))
+        if node.op_type == "Div" and (value == 0).any():
+            break
+        # The node is done first, so what is known of those behind it applies to its result.
+        if node.op_type in ("Mul", "Div"):
+            factor = factor * value if node.op_type == "Mul" else factor / value
+        else:
+            offset = offset + factor * (value if node.op_type == "Add" else -value)
+        used.insert(0, node)
+        reader, x = node, node.inputs[1 - position]
+    return used, x, factor, offset
+
+
+def _scale_inputs(
+    editor: Editor, conv: Node, old: list[Node], x: str, factor: np.ndarray, offset: np.ndarray, kept: list[Node]
+) -> None:
+    """Replace `old` by a Conv of `x` that computes what the old one does of ``factor * x + offset``."""
+    tensor = editor.constant(conv.inputs[1])
+    assert tensor is not None
+    weights = tensor.numpy().astype(np.float64)
+    groups = conv.attributes.get("group", 1)
+    outputs, inputs = weights.shape[:2]
+    # The input channels that each output channel reads.
+    channels = (np.arange(outputs) // (outputs // groups))[:, None] * inputs + np.arange(inputs)
+    spread = (outputs, inputs, *[1] * (weights.ndim - 2))
+    names = [
+        x,
+        editor.add_constant(
+            f"{conv.inputs[1]}_scaled", (weights * factor[channels].reshape(spread)).astype(tensor.dtype)
+        ),
+    ]
+    bias = editor.constant(conv.inputs[2]) if len(conv.inputs) > 2 and conv.inputs[2] else None
+    if bias is not None or offset.any():
+        added = (weights * offset[channels].reshape(spread)).sum(axis=tuple(range(1, weights.ndim)))
+        total = added if bias is None else added + bias.numpy().astype(np.float64)
+        names.append(editor.add_constant(f"{conv.outputs[0]}_shifted_bias", total.astype(tensor.dtype)))
+    new = Node("Conv", names, conv.outputs, dict(conv.attributes), "", conv.version, conv.name or conv.label)
+    editor.replace(old, [*kept, new])
+
+
 def _per_channel(channels: int, rank: int) -> list[tuple[int, ...]]:
     """Shapes that give each channel of a rank-`rank` result one number, without making the result larger."""
     spatial = (1,) * (rank - 2)

@@ -135,8 +135,10 @@ class Editor:
 
     def finish(self) -> None:
         """Write the replacements into the graph's list of nodes."""
-        self.graph.nodes = [kept for node in self.graph.nodes for kept in self._settled(node)]
-        self._replaced = {}
+        if self._replaced:
+            self.graph.nodes = [kept for node in self.graph.nodes for kept in self._settled(node)]
+            self._replaced = {}
+            self._position = {node: i for i, node in enumerate(self.graph.nodes)}
 
     def _settled(self, node: Node) -> Iterator[Node]:
         if node in self._replaced:

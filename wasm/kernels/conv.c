@@ -1,8 +1,9 @@
 // Convolutions, float32, channels last. NumPy twin: ops' Conv. Sums run over the window's taps, then over channels.
 //
-// Input and output are [batch][depth][height][width][channels]; in two dimensions the depth is 1. A convolution is a matrix product whose rows of A are gathered:
-// per output pixel a list of addresses, one per tap of the window, each of a run of `c` floats. Addresses outside the
-// image point at zeros. The lists are made for some tiles at a time and used for all output channels.
+// Input and output are [batch][depth][height][width][channels]; in two dimensions the depth is 1. A convolution is a
+// matrix product whose rows of A are gathered: per output pixel a list of addresses, one per tap of the window, each of
+// a run of `c` floats. Addresses outside the image point at zeros. The lists are made for some tiles at a time and used
+// for all output channels.
 #include "tile.h"
 
 #define BLOCK_ROWS 96  // output pixels whose addresses are made at once
@@ -40,22 +41,62 @@ typedef struct {
     word group;
 } Gather;
 
+// An output pixel. It is counted on: a division takes as long as a tap's sums.
+typedef struct {
+    word x, y, z, image;
+} Pixel;
+
+INLINE void go_on(Pixel *p, const conv_args *a, word pixels) {
+    for (p->x += pixels; p->x >= a->ow; p->x -= a->ow) {
+        if (++p->y < a->oh) continue;
+        p->y = 0;
+        if (++p->z < a->od) continue;
+        p->z = 0;
+        p->image++;
+    }
+}
+
+// For `rows` pixels from p on, all in one row, whose windows lie inside the image: their addresses, tap by tap.
+static void gather_inside(const conv_args *a, const char *x, word line, word plane, word rows, const char **to) {
+    const ptrdiff_t pixel = (ptrdiff_t)a->x_step * 4, step = (ptrdiff_t)a->stride_w * pixel;
+    for (word q = 0; q < a->kd; q++, x += a->dilation_d * plane) {
+        const char *from_row = x;
+        for (word r = 0; r < a->kh; r++, from_row += a->dilation_h * line) {
+            const char *from = from_row;
+            for (word s = 0; s < a->kw; s++, from += a->dilation_w * pixel) {
+                const char *at = from;
+                for (ptrdiff_t i = 0; i < (ptrdiff_t)rows; i++, at += step) *to++ = at;
+            }
+        }
+    }
+}
+
 // The addresses for output pixels [m0, m1), tile by tile.
 static void gather(const Gather *g, word m0, word m1) {
     const conv_args *a = g->a;
     const char **to = g->rows;
     const char *zeros = PTR(const char, a->zeros), *x = PTR(const char, a->x) + g->group * a->c * 4;
     const word pixel = a->x_step * 4, line = a->w * pixel, plane = a->h * line;
-    const word taps = a->kd * a->kh * a->kw, outputs = a->oh * a->ow;
+    const word taps = a->kd * a->kh * a->kw;
+    const word wide = (a->kw - 1) * a->dilation_w, tall = (a->kh - 1) * a->dilation_h, deep = (a->kd - 1) * a->dilation_d;
+    Pixel p = {m0 % a->ow, m0 / a->ow % a->oh, m0 / a->ow / a->oh % a->od, m0 / a->ow / a->oh / a->od};
     for (word m = m0; m < m1; m += TILE_ROWS) {
         const word rows = min_word(TILE_ROWS, m1 - m);
-        for (word i = 0; i < rows; i++) {
-            const word o = (m + i) / outputs, p = (m + i) % outputs;
-            const word n = o / a->od, front = o % a->od * a->stride_d - a->pad_front;
-            const word top = p / a->ow * a->stride_h - a->pad_top, left = p % a->ow * a->stride_w - a->pad_left;
+        word front = p.z * a->stride_d - a->pad_front, top = p.y * a->stride_h - a->pad_top;
+        word left = p.x * a->stride_w - a->pad_left;
+        if (p.x + rows <= a->ow && front >= 0 && front + deep < a->d && top >= 0 && top + tall < a->h && left >= 0 &&
+            left + (rows - 1) * a->stride_w + wide < a->w) {
+            gather_inside(a, x + (p.image * a->d + front) * plane + top * line + left * pixel, line, plane, rows, to);
+            go_on(&p, a, rows);
+            to += rows * taps;
+            continue;
+        }
+        for (word i = 0; i < rows; i++, go_on(&p, a, 1)) {
+            front = p.z * a->stride_d - a->pad_front, top = p.y * a->stride_h - a->pad_top;
+            left = p.x * a->stride_w - a->pad_left;
             const char **out = to + i;
             for (word q = 0, layer = front; q < a->kd; q++, layer += a->dilation_d) {
-                const char *base = x + (n * a->d + layer) * plane + top * line + left * pixel;
+                const char *base = x + (p.image * a->d + layer) * plane + top * line + left * pixel;
                 for (word r = 0, row = top; r < a->kh; r++, row += a->dilation_h, base += a->dilation_h * line) {
                     const char *from = base;
                     if ((uint64_t)row >= (uint64_t)a->h || (uint64_t)layer >= (uint64_t)a->d) {

@@ -25,6 +25,20 @@ static void transpose_block(const float *x, word x_step, float *y, word y_step, 
         for (word j = 0; j < columns; j++) y[j * y_step + i] = x[i * x_step + j];
 }
 
+// Three rows: pictures.
+static void interleave_3(const float *x, word x_step, float *y, word columns) {
+    const float *green = x + x_step, *blue = green + x_step, *end = x + columns;
+    for (; x + 4 <= end; x += 4, green += 4, blue += 4, y += 12) {
+        v4f r = v4load(x), g = v4load(green), b = v4load(blue);
+        v4f rg = __builtin_shufflevector(r, g, 0, 4, 1, 5), gb = __builtin_shufflevector(g, b, 1, 5, 2, 6);
+        v4f br = __builtin_shufflevector(b, r, 2, 7, 3, 3);
+        v4store(y, __builtin_shufflevector(rg, b, 0, 1, 4, 2));
+        v4store(y + 4, __builtin_shufflevector(gb, r, 0, 1, 6, 2));
+        v4store(y + 8, __builtin_shufflevector(br, g, 0, 1, 7, 2));
+    }
+    for (; x < end; x++, green++, blue++, y += 3) y[0] = *x, y[1] = *green, y[2] = *blue;
+}
+
 #define BLOCK 32
 
 // y[n][i][j][:] = x[n][:][i - pad_top][j - pad_left], zeros outside: [batch][c][h][w] to [batch][oh][ow][c].
@@ -40,6 +54,10 @@ KERNEL(nchw_to_nhwc, x, y, batch, c, h, w, pad_top, pad_left, oh, ow) {
         memset(y + to * c, 0, (size_t)((a->ow - to) * c * 4));
         if (from == to) continue;
         const float *x = F32(a->x) + u / a->oh * c * plane + row * a->w - a->pad_left;
+        if (c == 3) {
+            interleave_3(x + from, plane, y + from * 3, to - from);
+            continue;
+        }
         for (word j = from; j < to; j += BLOCK) {
             const word width = min_word(BLOCK, to - j);
             for (word i = 0; i < c; i += BLOCK)

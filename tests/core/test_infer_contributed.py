@@ -121,6 +121,19 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
         GROUPED,
         [f(1, 3, 32), None, None, None, None, np.array([2], np.int32), np.array([3], np.int32)],
     ),
+    (
+        "GroupQueryAttention",
+        {**GROUPED, "kv_cache_bit_width": 4, "k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR"},
+        [
+            *[f(1, 1, 16), f(1, 1, 8), f(1, 1, 8), u(1, 2, 2, 2), u(1, 2, 2, 2)],
+            *[i32(2).reshape(1), i32(3).reshape(1), *[None] * 5, f(1), f(1)],
+        ],
+    ),
+    (
+        "GroupQueryAttention",
+        {**GROUPED, "sliding_window_cache": 1, "local_window_size": 2},
+        [f(1, 3, 16), f(1, 3, 8), f(1, 3, 8), f(1, 2, 2, 4), f(1, 2, 2, 4), i32(8).reshape(1), i32(9).reshape(1)],
+    ),
     ("RotaryEmbedding", {}, [f(1, 3, 8), ids([0, 1, 2]), f(5, 2), f(5, 2)]),
     ("MatMulNBits", {"K": 64, "N": 10, "bits": 4, "block_size": 32}, [f(2, 3, 64), u(10, 2, 16), f(20)]),
     (
@@ -314,11 +327,10 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
     ),
 ]
 
-SEVERAL = {"GroupQueryAttention": 3, "MultiHeadAttention": 4}
+SEVERAL = {"GroupQueryAttention": 4, "MultiHeadAttention": 4}
 UNKNOWN_SHAPE = {
     "BifurcationDetector",
     "GatedDeltaNet",
-    "GroupQueryAttention",
     "DynamicTimeWarping",
     "RemovePadding",
     "Unique",

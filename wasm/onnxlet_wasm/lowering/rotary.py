@@ -152,8 +152,10 @@ def group_query_attention(e: Expansion) -> None:
     """Query, key, value, caches of both, lengths less one, total length; cosines, sines, positions, bias of scores."""
     step = e.step
     need_float32(step, 0, 1, 2, 3, 4, 7, 8, 10)
-    if any(present(step, i) for i in (11, 12, 13, 14, 15)) or e.output(3) or step.attribute("smooth_softmax", 0):
-        raise Refused("sinks, scales and norms of heads have no kernel")
+    if any(present(step, i) for i in range(11, 17)) or e.output(3) or int(step.attribute("smooth_softmax", -1)) > 0:
+        raise Refused("sinks, scales and norms of heads and padded queries have no kernel")
+    if step.attribute("sliding_window_cache", 0):
+        raise Refused("caches of a window's size have no kernel")
     need_types(step, (I32, I64), 5)
     total = int(need_constant(step, 6, "total length").reshape(-1)[0])
     heads, shared = int(step.attribute("num_heads")), int(step.attribute("kv_num_heads"))

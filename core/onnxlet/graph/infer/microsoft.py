@@ -214,13 +214,18 @@ def group_query_attention(node: Node, inputs: Inputs, constants: Constants) -> l
         width = product((heads, size))
     size = part_of(width, heads)
     # How long the cache gets depends on the total length, unless its buffer is shared and longer.
-    past = shape_of(node, inputs, 3, rank=4) if present(node, 3) else (0, 0, 0, 0)
-    total = constants[6]
-    capacity = None
-    if total is not None and past is not None and isinstance(past[2], int):
-        capacity = max(int(total.reshape(-1)[0]), past[2])
-    cache = TensorType(dtype_of(node, inputs, 3) or dtype, (batch, kv_heads, capacity, size))
-    return [TensorType(dtype, (batch, length, width)), cache, cache]
+    past = shape_of(node, inputs, 3, rank=4) if present(node, 3) else (0, 0, 0, size)
+    known = ints(constants, 6)
+    total: Dim = known[0] if known else None
+    capacity: Dim = None
+    if past is not None and isinstance(past[2], int):
+        held = past[2] if node.attributes.get("sliding_window_cache", 0) else 0
+        capacity = held or (max(total, past[2]) if isinstance(total, int) else None)
+    # Numbers of four bits are stored two to a byte.
+    stored = size if past is None else past[3]
+    cache = TensorType(dtype_of(node, inputs, 3) or dtype, (batch, kv_heads, capacity, stored))
+    scores = TensorType(dtype, (batch, heads, length, total))
+    return [TensorType(dtype, (batch, length, width)), cache, cache, scores]
 
 
 @infer("MatMulFpQ4", domain=MS)

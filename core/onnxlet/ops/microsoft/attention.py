@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ..activations import sigmoid
-from ..attention import grouped_matmul, join_heads, masked_softmax, rotate, soft_cap, split_heads
+from ..attention import grouped_matmul, join_heads, masked_softmax, rotate, split_heads
 from ..common import to_float32
 from ..matrix import mat_mul_integer
 from ..precision import narrow
@@ -191,108 +191,6 @@ def multi_head_attention(
     mask = padding_bias(key_padding_mask, q.shape[0], q.shape[2], k.shape[2], mask_filter_value)
     y, scores = attend(q, k, v, scale, [mask, attention_bias], unidirectional)
     return tuple(narrow(t, query.dtype) for t in (join_heads(y), k, v, scores))
-
-
-def normalized_heads(x: np.ndarray, weight: np.ndarray, epsilon: float) -> np.ndarray:
-    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + epsilon) * to_float32(weight)
-
-
-@op("GroupQueryAttention", domain=MICROSOFT)
-def group_query_attention(
-    query: np.ndarray,
-    key: np.ndarray | None,
-    value: np.ndarray | None,
-    past_key: np.ndarray | None,
-    past_value: np.ndarray | None,
-    seqlens_k: np.ndarray,
-    total_sequence_length: np.ndarray,
-    cos_cache: np.ndarray | None = None,
-    sin_cache: np.ndarray | None = None,
-    position_ids: np.ndarray | None = None,
-    attention_bias: np.ndarray | None = None,
-    head_sink: np.ndarray | None = None,
-    k_scale: np.ndarray | None = None,
-    v_scale: np.ndarray | None = None,
-    q_norm_weight: np.ndarray | None = None,
-    k_norm_weight: np.ndarray | None = None,
-    *,
-    causal: int = 1,
-    do_rotary: int = 0,
-    k_quant_type: str = "NONE",
-    kv_cache_bit_width: int = 0,
-    kv_num_heads: int,
-    local_window_size: int = -1,
-    num_heads: int,
-    qk_norm_epsilon: float = 1e-6,
-    qk_output: int = 0,
-    rotary_interleaved: int = 0,
-    scale: float | None = None,
-    smooth_softmax: int = 0,
-    softcap: float = 0.0,
-    v_quant_type: str = "NONE",
-):
-    """Causal attention with fewer key and value heads, over a cache that each batch has filled to its own length.
-
-    ``seqlens_k + 1`` is how many keys there are, the new ones counted. The cache returned is as long as the one given,
-    or as the longest sequence.
-    """
-    if k_scale is not None or v_scale is not None:
-        raise UnsupportedError("GroupQueryAttention with a quantised cache is not implemented")
-    if key is None or value is None:
-        size = query.shape[2] // (num_heads + 2 * kv_num_heads)
-        cuts = [num_heads * size, (num_heads + kv_num_heads) * size]
-        parts = np.split(query, cuts, axis=2)
-    else:
-        parts = [query, key, value]
-    heads = (num_heads, kv_num_heads, kv_num_heads)
-    q, k, v = (split_heads(to_float32(p), n, "query, key or value") for p, n in zip(parts, heads, strict=True))
-    if q_norm_weight is not None and k_norm_weight is not None:
-        q = normalized_heads(q, q_norm_weight, qk_norm_epsilon)
-        k = normalized_heads(k, k_norm_weight, qk_norm_epsilon)
-    batch, _, length, size = q.shape
-    total = int(np.asarray(total_sequence_length).reshape(-1)[0])
-    lengths = np.asarray(seqlens_k).reshape(-1).astype(np.int64) + 1
-    before = np.zeros(batch, np.int64) if length == total else lengths - length
-    if before.min(initial=0) < 0:
-        raise ValueError(f"seqlens_k {lengths - 1} leave no room for {length} new keys")
-    positions = before[:, None] + np.arange(length)
-    if do_rotary:
-        if cos_cache is None or sin_cache is None:
-            raise ValueError("do_rotary needs cos_cache and sin_cache")
-        angles = positions if position_ids is None else position_ids
-        cos, sin = to_float32(cos_cache)[angles][:, None], to_float32(sin_cache)[angles][:, None]
-        q, k = rotate(q, cos, sin, rotary_interleaved), rotate(k, cos, sin, rotary_interleaved)
-
-    capacity = max(total, 0 if past_key is None else past_key.shape[2])
-    row = np.arange(batch)[:, None]
-    caches = []
-    for past, new in ((past_key, k), (past_value, v)):
-        cache = np.zeros((batch, kv_num_heads, capacity, new.shape[3]), q.dtype)
-        if past is not None:
-            filled = np.arange(past.shape[2]) < before[:, None]
-            cache[:, :, : past.shape[2]] = np.where(filled[:, None, :, None], to_float32(past), 0)
-        cache[row, :, positions] = new.swapaxes(1, 2)
-        caches.append(cache)
-    keys, values = caches
-
-    scores = grouped_matmul(q, keys[:, :, :total].swapaxes(-1, -2)) * (scale or 1 / math.sqrt(size))
-    scores = soft_cap(scores, softcap)
-    if attention_bias is not None:
-        scores = scores + to_float32(attention_bias)
-    at, slot = positions[:, None, :, None], np.arange(total)
-    seen = slot <= at if causal else slot < lengths[:, None, None, None]
-    if local_window_size > 0:
-        seen = seen & (slot > at - local_window_size)
-    scores = np.where(seen, scores, scores.dtype.type(-np.inf))
-    sink = None
-    if head_sink is not None:
-        sink = to_float32(head_sink).reshape(1, -1, 1, 1)
-    elif smooth_softmax:
-        sink = np.zeros((1, 1, 1, 1), scores.dtype)
-    probabilities = masked_softmax(scores, sink)
-    y = grouped_matmul(probabilities, values[:, :, :total])
-    shown = probabilities if qk_output == 2 else scores
-    return tuple(narrow(t, query.dtype) for t in (join_heads(y), keys, values, shown))
 
 
 @op("RotaryEmbedding", domain=MICROSOFT)

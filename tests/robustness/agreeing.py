@@ -33,7 +33,7 @@ PLAIN_STEP = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 1e-5}
 
 
 class Case:
-    """A model, what to feed it at first and then, and which of its outputs may differ a little or in places."""
+    """A model, what to feed it at first and then, its outputs at first, and which of them may differ in places."""
 
     def __init__(self, seed: int, templates: Sequence[Callable[[Builder], object]]):
         rng = random.Random(seed)
@@ -46,6 +46,7 @@ class Case:
             {"static": tuple, "symbolic": lambda s: [f"d{d}" for d in s], "unknown": lambda s: None}[dynamic]
         )
         self.branches = any(node.op_type == "If" for node in nodes_of(self.proto.graph))
+        self.built = [builder.values[o.name] for o in self.proto.graph.output]
         self.rough = [o.name in builder.rough for o in self.proto.graph.output]
         self.feeds = [builder.inputs, {n: other_values(v, rng) for n, v in builder.inputs.items()}]
         if dynamic != "static" and sizes:
@@ -123,6 +124,9 @@ def check(case: Case) -> str:
             want = victim.outcome(lambda: definitions(data, feeds, whole))  # noqa: B023
             if i == 0:
                 assert isinstance(want, list), f"the definitions say: {want}"
+                # The builder gave each node its operands: nothing of what the file says of them was read.
+                for output, w, b, rough in zip(case.proto.graph.output, want, case.built, case.rough, strict=True):
+                    compare(f"read back, {output.name}", w, b, b, rough, case.step)
             if not isinstance(got, list) or not isinstance(want, list):
                 # What only a branch not taken needs may be wrong.
                 if not (case.branches and i > 0 and isinstance(got, list)):

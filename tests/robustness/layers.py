@@ -188,3 +188,21 @@ def in_words(b: Builder) -> str:
     if kind == 2:
         return b.add("Gather", [b.add("Identity", [x]), b.constant([0])], axis=0)
     return b.add("StringNormalizer", [x], case_change_action="UPPER")
+
+
+@template(2)
+def narrow_weights(b: Builder) -> str:
+    """A product with weights of 4 bits, in blocks or columns."""
+    if b.opset < 21:
+        raise Unfit
+    x = b.floats(2, 3, (F32,))
+    depth, columns = b.values[x].shape[-1], b.rng.choice((1, 4, 9))
+    if b.values[x].dtype != F32 or not depth:
+        raise Unfit
+    kind = b.rng.choice((TensorProto.INT4, TensorProto.UINT4))
+    numbers = b.numbers.integers(0, 8, (depth, columns)) - (4 if kind == TensorProto.INT4 else 0)
+    w = b.constant(narrow(numbers, dtype_of(kind)))
+    block = b.rng.choice((2, 4)) if depth % 4 == 0 else 0
+    s = b.constant(b.array(F32, (depth // block, columns) if block else (columns,), 0.02, 0.2))
+    y = b.add("DequantizeLinear", [w, s], axis=0 if block else 1, **({"block_size": block} if block else {}))
+    return b.add("MatMul", [x, y])

@@ -120,7 +120,7 @@ async def gather_external(
         if value is not None:
             try:
                 files[name] = await _waited_for(value, progress, cache)
-            except ModelError as error:
+            except Exception as error:  # of the network, of a page's files, or of what was awaited
                 raise ExternalDataError(f"external data file {name!r}: {error}") from error
     return files or given, proto
 

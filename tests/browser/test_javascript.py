@@ -213,7 +213,8 @@ def test_models_are_kept_in_the_cache(chromium: Chromium) -> None:
 
 
 def test_external_data(chromium: Chromium) -> None:
-    """From beside the model's address, from buffers, `Blob`s, other addresses; what is missing is named."""
+    """From beside the model's address, from buffers, `Blob`s, handles of files, other addresses; what is missing is
+    named."""
     weights = np.arange(12, dtype=np.float32)
     data = weights.tobytes() + np.zeros(3, np.int64).tobytes()
     model_bytes = external("weights.bin").SerializeToString()
@@ -223,9 +224,15 @@ def test_external_data(chromium: Chromium) -> None:
         """
         const bytes = new Uint8Array(a.data), address = new URL(a.weights, location.href);
         const lost = {externalData: [{path: 'weights.bin', data: '/blobs/lost.bin'}]};
+        const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle('models', {create: true});
+        const handle = await folder.getFileHandle('kept.bin', {create: true});
+        const writer = await handle.createWritable();
+        await writer.write(bytes);
+        await writer.close();
+        if (!(handle instanceof FileSystemFileHandle)) throw new Error('no handle');
         const ways = [
           [a.url, {}], [a.url, {cache: false}],
-          ...[bytes, bytes.buffer, new Blob([bytes]), a.weights, address].map(
+          ...[bytes, bytes.buffer, new Blob([bytes]), handle, a.weights, address].map(
             (data) => [new Uint8Array(a.model), {externalData: [{path: './weights.bin', data}]}]),
           [new Uint8Array(a.model), {externalData: [a.weights]}],
         ];
@@ -236,8 +243,11 @@ def test_external_data(chromium: Chromium) -> None:
           await session.release();
         }
         const caught = (promise) => promise.then(() => [], (error) => [error.name, error.message]);
+        await folder.removeEntry('kept.bin');
+        const gone = {externalData: [{path: 'weights.bin', data: handle}]};
         return {
           answers,
+          gone: await caught(InferenceSession.create(new Uint8Array(a.model), gone)),
           lost: await caught(InferenceSession.create(new Uint8Array(a.model), lost)),
           none: await caught(InferenceSession.create(new Uint8Array(a.model))),
         };
@@ -249,8 +259,9 @@ def test_external_data(chromium: Chromium) -> None:
             "model": list(model_bytes),
         },
     )
-    assert given["answers"] == [11.0] * 8
-    assert given["lost"][0] == given["none"][0] == "ExternalDataError"
+    assert given["answers"] == [11.0] * 9
+    assert given["gone"][0] == given["lost"][0] == given["none"][0] == "ExternalDataError"
+    assert "'weights.bin'" in given["gone"][1]
     assert "/blobs/lost.bin could not be downloaded" in given["lost"][1]
     assert "'weights.bin'" in given["none"][1]
 

@@ -18,13 +18,23 @@ from ..model.tensors import Tensor
 from ..options import GraphOptimizationLevel, SessionOptions
 from .activations import fuse_gates, fuse_gelu, fuse_hard_swish
 from .attention import fuse_attention
-from .cleanup import fold_constants, inline_branches, remove_dead, remove_no_ops, share_equal_nodes
+from .cleanup import (
+    fold_constants,
+    inline_branches,
+    merge_views,
+    remove_dead,
+    remove_no_ops,
+    share_constants,
+    share_equal_nodes,
+)
 from .convolution import fold_affine_input, fold_batch_norm, fold_channel_affine, fold_pad
 from .editor import Editor
 from .epilogues import fuse_epilogues, fuse_matmul_bias
 from .normalization import fuse_group_norm, fuse_layer_norm, fuse_skip_norm
-from .quantization import fuse_dynamic_quantized, fuse_quantized, sink_dequantize
+from .products import expand_einsum, multiply_instead
+from .quantization import fuse_dynamic_quantized, fuse_quantized, sink_dequantize, sink_gather
 from .shapes import fold_shapes
+from .transposes import merge_transposes, sink_transposes
 
 BASIC = GraphOptimizationLevel.ORT_ENABLE_BASIC
 EXTENDED = GraphOptimizationLevel.ORT_ENABLE_EXTENDED
@@ -45,13 +55,19 @@ class Rewrite:
 REWRITES = (
     # Before constants are folded, since that makes float32 of weights in fewer bits.
     Rewrite("sink_dequantize", EXTENDED, sink_dequantize),
+    Rewrite("sink_gather", EXTENDED, sink_gather),
     Rewrite("fuse_quantized", EXTENDED, fuse_quantized),
     Rewrite("fuse_dynamic_quantized", EXTENDED, fuse_dynamic_quantized),
     Rewrite("fold_constants", BASIC, fold_constants),
     Rewrite("fold_shapes", BASIC, fold_shapes),
     Rewrite("inline_branches", BASIC, inline_branches),
     Rewrite("remove_no_ops", BASIC, remove_no_ops),
+    Rewrite("share_constants", BASIC, share_constants),
     Rewrite("share_equal_nodes", BASIC, share_equal_nodes),
+    Rewrite("merge_views", BASIC, merge_views),
+    Rewrite("merge_transposes", BASIC, merge_transposes),
+    Rewrite("sink_transposes", BASIC, sink_transposes),
+    Rewrite("expand_einsum", BASIC, expand_einsum),
     Rewrite("fold_batch_norm", BASIC, fold_batch_norm),
     Rewrite("fold_channel_affine", BASIC, fold_channel_affine),
     Rewrite("fold_pad", BASIC, fold_pad),
@@ -63,6 +79,7 @@ REWRITES = (
     Rewrite("fuse_gates", EXTENDED, fuse_gates),
     # After the activations, some of which end in a factor.
     Rewrite("fold_affine_input", BASIC, fold_affine_input),
+    Rewrite("multiply_instead", BASIC, multiply_instead),
     Rewrite("fuse_matmul_bias", EXTENDED, fuse_matmul_bias),
     Rewrite("fuse_epilogues", EXTENDED, fuse_epilogues),
     Rewrite("fuse_skip_norm", EXTENDED, fuse_skip_norm),

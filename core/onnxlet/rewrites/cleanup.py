@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..execution.folding import NEVER_FOLDED, fold_into, foldable, shape_result, too_large
 from ..execution.inlining import branch_taken, inlined
-from ..graph.ir import Graph, Node, TensorType
+from ..graph.ir import STRING, Graph, Node, TensorType
 from ..model.tensors import Tensor
 from .editor import Editor
+
+VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+"""Operators that give the same elements another shape."""
 
 
 def fold_constants(editor: Editor) -> int:
@@ -98,12 +102,109 @@ def _is_no_op(editor: Editor, node: Node) -> bool:
         return perm is not None and list(perm) == list(range(len(perm)))
     if node.op_type in ("Concat", "Sum", "Max", "Min", "Mean"):
         return len(node.inputs) == 1
+    if node.op_type in VIEWS or node.op_type in ("Expand", "Tile"):
+        return editor.same_shape(source, node.outputs[0])
+    if node.op_type == "Slice":
+        steps = editor.constant(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] else None
+        forward = len(node.inputs) < 5 or (steps is not None and bool((steps.numpy() == 1).all()))
+        return forward and editor.same_shape(source, node.outputs[0])
     return False
 
 
 def _is_false(editor: Editor, name: str) -> bool:
     tensor = editor.constant(name)
     return tensor is not None and not tensor.numpy().any()
+
+
+def merge_views(editor: Editor) -> int:
+    """A Reshape (Squeeze, Unsqueeze, Flatten) to known lengths of what one of these makes is one Reshape; a Cast of a
+    Cast that loses nothing is one Cast; a Concat of a Concat along the same axis is one Concat."""
+    changes = 0
+    for node in editor.nodes(*VIEWS):
+        before = editor.made_by(node.inputs[0], *VIEWS)
+        shape = editor.shape(node.outputs[0])
+        if before is None or shape is None or not all(isinstance(d, int) and d > 0 for d in shape):
+            continue
+        target = editor.add_constant(f"{node.outputs[0]}_shape", np.array(shape, np.int64))
+        new = Node("Reshape", [before.inputs[0], target], node.outputs, {}, "", max(node.version, 5), node.name)
+        editor.replace([node], [new])
+        changes += 1
+    for node in editor.nodes("Cast"):
+        before = editor.made_by(node.inputs[0], "Cast")
+        dtypes = [editor.dtype(before.inputs[0]), editor.dtype(node.inputs[0])] if before is not None else []
+        if before is None or not all(d is not None and d.kind in "biuf" for d in dtypes):
+            continue
+        if not np.can_cast(*dtypes, casting="safe"):  # type: ignore[arg-type]
+            continue
+        attributes = dict(node.attributes)
+        editor.replace([node], [replace(node, inputs=[before.inputs[0]], attributes=attributes)])
+        changes += 1
+    for node in editor.nodes("Concat"):
+        changes += _merge_concat(editor, node)
+    return changes
+
+
+def _merge_concat(editor: Editor, node: Node) -> bool:
+    shape = editor.shape(node.outputs[0])
+    if shape is None:
+        return False
+    axis = node.attributes.get("axis", 1) % len(shape)
+    inputs: list[str] = []
+    merged: list[Node] = []
+    for name in node.inputs:
+        inner = editor.made_by(name, "Concat")
+        if (
+            inner is not None
+            and editor.sole_user(name) is node
+            and inner.attributes.get("axis", 1) % len(shape) == axis
+        ):
+            inputs += inner.inputs
+            merged.append(inner)
+        else:
+            inputs.append(name)
+    if not merged:
+        return False
+    editor.replace([*merged, node], [replace(node, inputs=inputs, attributes=dict(node.attributes))])
+    return True
+
+
+def share_constants(editor: Editor) -> int:
+    """Let equal initializers be one."""
+    alike: dict[Any, list[str]] = {}
+    for name, tensor in editor.graph.initializers.items():
+        if tensor.dtype != STRING and editor.private(name) and editor.users.get(name):
+            alike.setdefault((tensor.dtype, tensor.shape), []).append(name)
+    changes = 0
+    for names in alike.values():
+        seen: dict[bytes, list[str]] = {}
+        for name in names if len(names) > 1 else ():
+            same = seen.setdefault(_ends(editor.graph.initializers[name]), [])
+            first = next((other for other in same if _equal(editor, name, other)), None)
+            if first is None:
+                same.append(name)
+                continue
+            editor.rename_reads(name, first)
+            changes += 1
+    return changes
+
+
+def _ends(tensor: Tensor) -> bytes:
+    """The first and the last bytes of a tensor: looking at all of every large one would take long."""
+    if tensor.location is None:
+        return b""
+    source, offset = tensor.location
+    length = min(64, tensor.nbytes)
+    return bytes(source.read(offset, length)) + bytes(source.read(offset + tensor.nbytes - length, length))
+
+
+def _equal(editor: Editor, a: str, b: str) -> bool:
+    """Whether two constants of one type have the same bytes."""
+    x, y = (editor.graph.initializers[name] for name in (a, b))
+    if x is y:
+        return True
+    if x.location is None or y.location is None:
+        return False
+    return x.location[0].read(x.location[1], x.nbytes) == y.location[0].read(y.location[1], y.nbytes)
 
 
 def share_equal_nodes(editor: Editor) -> int:

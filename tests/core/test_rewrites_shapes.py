@@ -46,6 +46,16 @@ def test_dimensions_that_stay_are_copied():
         agree(made, x=normal(*shape))
 
 
+def test_a_known_dimension_stays_a_scalar():
+    made = model(
+        [node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["y"], axis=0)],
+        [("x", FLOAT, ["n", 5])], [("y", INT64, [])], {"one": np.array(1)},
+    )  # fmt: skip
+    assert operators(made) == []
+    for shape in ((2, 5), (0, 5)):
+        agree(made, x=normal(*shape))
+
+
 def test_dimensions_that_move_are_not():
     made = model(
         [*part("x", 1, "d0"), *part("x", 0, "d1"), node("Concat", ["d0", "d1", "h"], ["t"], axis=0),

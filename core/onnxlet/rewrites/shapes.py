@@ -33,7 +33,7 @@ def _fold(editor: Editor, node: Node) -> bool:
             return False
     editor.replace([node], [])
     for name in names:
-        editor.graph.initializers[name] = Tensor.of(np.ascontiguousarray(editor.values[name]))
+        editor.graph.initializers[name] = Tensor.of(np.asarray(editor.values[name], order="C"))
     return True
 
 

@@ -10,15 +10,24 @@ import pytest
 
 from tests.browser.harness import Chromium, PyodideHost, SnippetError
 from tests.conftest import DATA, REPOSITORY, shared_dir
-from tests.webgpu.cases import FAMILIES
+from tests.webgpu import attention_cases, cases, more_cases, type_cases
 
-CASES = REPOSITORY / "tests" / "webgpu" / "cases.py"
+FAMILIES = [*cases.FAMILIES, *type_cases.FAMILIES, *more_cases.FAMILIES, *attention_cases.FAMILIES]
+PARTS = ("cases", "type_cases", "more_cases", "attention_cases")
+FOLDER = REPOSITORY / "tests" / "webgpu"
+SOURCES = {name: FOLDER / f"{name}.py" for name in PARTS}
 
 LOAD_CASES = """
 import sys, types
-module = types.ModuleType("cases")
-sys.modules["cases"] = module
-exec(bytes(source).decode(), module.__dict__)
+texts = {"cases": cases, "type_cases": type_cases, "more_cases": more_cases, "attention_cases": attention_cases}
+for name, text in texts.items():
+    part = types.ModuleType(f"tests.webgpu.{name}")
+    sys.modules.update({"tests": types.ModuleType("tests"), "tests.webgpu": types.ModuleType("tests.webgpu")})
+    sys.modules[part.__name__] = part
+    exec(bytes(text).decode(), part.__dict__)
+module = sys.modules["tests.webgpu.cases"]
+for other in list(texts)[1:]:
+    module.FAMILIES.update(sys.modules[f"tests.webgpu.{other}"].FAMILIES)
 from onnxlet_webgpu.provider import create_async
 """
 
@@ -30,7 +39,7 @@ def run_family(host: PyodideHost, family: str, **options: object) -> list[str]:
         "provider.close()\n"
         "failures\n"
     )
-    return host.run_python(code, source=CASES, family=family, options=options, timeout=900)
+    return host.run_python(code, **SOURCES, family=family, options=options, timeout=900)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -137,7 +146,7 @@ provider.close()
 results
 """
     )
-    got = pyodide_worker.run_python(code, source=CASES)
+    got = pyodide_worker.run_python(code, **SOURCES)
     np.testing.assert_allclose(got, np.exp(np.arange(4)), rtol=1e-5)
 
 
@@ -155,7 +164,7 @@ await executable.run([np.ones(5, np.float32)])
 """
     )
     with pytest.raises(SnippetError, match="was lost") as caught:
-        pyodide_worker.run_python(code, source=CASES)
+        pyodide_worker.run_python(code, **SOURCES)
     assert caught.value.types[0] == "ProviderError"
 
 
@@ -251,5 +260,5 @@ await executable.run([np.ones(5, np.float32)])
 """
     )
     with pytest.raises(SnippetError, match=r"has no room for the model's buffers: not enough memory left") as caught:
-        pyodide_worker.run_python(code, source=CASES)
+        pyodide_worker.run_python(code, **SOURCES)
     assert caught.value.types[0] == "LimitError"

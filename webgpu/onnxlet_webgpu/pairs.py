@@ -120,13 +120,18 @@ fn pair_floor_mod(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
     }
     return result;
 }""", ("pair_is_negative", "pair_equal", "pair_multiply", "pair_shift_right")),
+    "float_of_word": ("""// The nearest f32: some devices round large words wrongly, but not numbers with a sign.
+fn float_of_word(x: u32) -> f32 {
+    if (x < 0x80000000u) { return f32(bitcast<i32>(x)); }
+    return 2.0 * f32(bitcast<i32>((x >> 1u) | (x & 1u)));
+}""", ()),
     "float_of_unsigned_pair": ("""// The nearest f32: 32 leading bits, the last one stands for all that are cut off.
 fn float_of_unsigned_pair(a: vec2<u32>) -> f32 {
-    if (a.y == 0u) { return f32(a.x); }
+    if (a.y == 0u) { return float_of_word(a.x); }
     let zeros = countLeadingZeros(a.y);
     let m = pair_shift_left(a, zeros);
-    return f32(m.y | select(0u, 1u, m.x != 0u)) * f32(1u << (31u - zeros)) * 2.0;
-}""", ("pair_shift_left",)),
+    return float_of_word(m.y | select(0u, 1u, m.x != 0u)) * f32(1u << (31u - zeros)) * 2.0;
+}""", ("pair_shift_left", "float_of_word")),
     "float_of_pair": ("""fn float_of_pair(a: vec2<u32>) -> f32 {
     let magnitude = float_of_unsigned_pair(pair_absolute(a));
     return select(magnitude, -magnitude, pair_is_negative(a));

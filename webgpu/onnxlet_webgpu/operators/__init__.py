@@ -2,11 +2,13 @@
 
 from . import (  # noqa: F401
     attention,
+    attention_microsoft,
     casts,
     convolution,
     direct,
     einsum,
     elementwise,
+    linear_attention,
     losses,
     matmul,
     movement,
@@ -16,8 +18,10 @@ from . import (  # noqa: F401
     recurrent,
     reduction,
     resize,
+    rotary,
     sampling,
     scattering,
     selection,
     spectral,
+    training,
 )

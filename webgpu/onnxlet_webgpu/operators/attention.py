@@ -10,16 +10,32 @@ from math import inf, sqrt
 
 from onnxlet.ops.fused_attention import NAN_ZERO, UNSEEN_NAN, UNSEEN_ZERO
 
-from ..kernel import Kernel, Operand, flat_body, flat_groups
+from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups
 from ..lowering import INTERNAL, Lowering, Tensor, lowering
+from ..storage import PAIR
 from ..wgsl import contiguous_strides, index_expression, literal
 from .matmul import Matrix, Product, emit_product
-from .movement import emit_strided, index_at, indices, wrapped
+from .movement import emit_strided
 from .normalization import emit_rows
 
 
 class Heads:
-    """Queries, keys or values as (batch, heads, length, size), whether four-dimensional or packed in three."""
+    """Queries, keys or values as (batch, heads, length, size), whether four-dimensional or packed in three.
+
+    `offset` is where they begin in their tensor.
+    """
+
+    offset = 0
+
+    @classmethod
+    def spread(
+        cls, t: Tensor, shape: tuple[int, int, int, int], strides: tuple[int, int, int, int], offset: int = 0
+    ) -> Heads:
+        """A part of a tensor, whose elements lie `strides` apart."""
+        made = cls.__new__(cls)
+        made.tensor, made.packed, made.offset, made.strides = t, True, offset, strides
+        made.batch, made.heads, made.length, made.size = shape
+        return made
 
     @classmethod
     def laid(cls, t: Tensor, last: int) -> Heads:
@@ -53,21 +69,17 @@ class Heads:
     def matrix(self, shared_by: int = 1, transposed: bool = False) -> Matrix:
         """The matrices of all heads, each used `shared_by` times in a row."""
         batch, head, row, column = self.strides
-        base = index_expression((self.batch, self.heads, shared_by), (batch, head, 0), 0, "batch")
+        base = index_expression((self.batch, self.heads, shared_by), (batch, head, 0), self.offset, "batch")
         if transposed:
             row, column = column, row
-        return Matrix(self.tensor.value, self.tensor.size, row, column, base, batch % 4 == 0 and head % 4 == 0)
+        aligned = all(step % 4 == 0 for step in (batch, head, self.offset))
+        return Matrix(self.tensor.value, self.tensor.size, row, column, base, aligned)
 
 
 @lowering("Attention")
 def attention(n: Lowering) -> None:
     """ai.onnx's Attention, with grouped heads, a bias or mask, causal and window masks, and a cache of keys."""
-    if any(n.step.node.outputs[3:]):
-        n.refuse("the scores of Attention as an output have no GPU kernel")
-    if n.has_input(6):
-        n.refuse("Attention with lengths of its own for each sequence has no GPU kernel")
-    for name in ("softmax_precision", "qk_matmul_output_mode"):
-        n.attribute(name)
+    n.ignore("softmax_precision")
     out = n.output(0, "float32")
     q = Heads(n, n.input(0), n.attribute("q_num_heads"))
     kv_heads = n.attribute("kv_num_heads")
@@ -76,18 +88,45 @@ def attention(n: Lowering) -> None:
     k, v = _present(n, k, 4, 1), _present(n, v, 5, 2)
     if q.heads % k.heads or k.heads != v.heads or k.length != v.length or q.size != k.size:
         n.refuse("its heads do not fit together")
+    scale = n.attribute("scale")
+    scores = emit_scores(n, q, k, 1 / sqrt(q.size) if scale is None else scale)
+    shown = n.attribute("qk_matmul_output_mode", 0) if n.has_output(3) else None
+    scores = _show(n, scores, shown == 0)
+    emit_cap(n, n.attribute("softcap", 0.0))
+    scores = _show(n, scores, shown == 1)
+    _mask(n, q, k.length, past)
+    scores = _show(n, scores, shown == 2)
+    weights = n.temporary("weights", scores.shape)
+    emit_masked_softmax(n, scores, weights, UNSEEN_ZERO)
+    if shown == 3:
+        n.emit_map([Operand(weights.value, weights.shape, "f32")], "{0}", n.output(3, "float32"))
+    emit_values(n, weights, q, v, out, q.packed)
+
+
+def emit_scores(n: Lowering, q: Heads, k: Heads, scale: float) -> Tensor:
+    """Add the products of queries and keys, with a factor."""
     scores = n.temporary("scores", (q.batch, q.heads, q.length, k.length))
     keys = k.matrix(q.heads // k.heads, transposed=True)
     product = Product(q.matrix(), keys, q.length, k.length, q.size, q.batch * q.heads)
     emit_product(n, product, scores, n.title(q.tensor, k.tensor, note="scores"))
-    scale = n.attribute("scale")
-    scale = 1 / sqrt(q.size) if scale is None else scale
     n.extend([n.chain()], f"{{0}} * {literal(scale, 'f32')}")
-    cap = n.attribute("softcap", 0.0)
+    return scores
+
+
+def emit_cap(n: Lowering, cap: float) -> None:
     if cap:
         n.extend([n.chain()], f"{literal(cap, 'f32')} * hyperbolic_tangent({{0}} / {literal(cap, 'f32')})")
-    _mask(n, q.length, k.length, past)
-    _weighted_values(n, scores, q, v, UNSEEN_ZERO, out, q.packed)
+
+
+def _show(n: Lowering, scores: Tensor, wanted: bool) -> Tensor:
+    """Copy the scores as they are now to the fourth output, if that is wanted; goes on with a copy of them."""
+    if not wanted:
+        return scores
+    operand = Operand(scores.value, scores.shape, "f32")
+    n.emit_map([operand], "{0}", n.output(3, "float32"))
+    after = n.temporary("scores shown", scores.shape)
+    n.emit_map([operand], "{0}", after)
+    return after
 
 
 def _weighted_values(
@@ -95,7 +134,12 @@ def _weighted_values(
 ) -> None:
     """The softmax of the scores times the values; where `rows_first`, the result has its rows before its heads."""
     weights = n.temporary("weights", scores.shape)
-    _masked_softmax(n, scores, weights, unseen)
+    emit_masked_softmax(n, scores, weights, unseen)
+    emit_values(n, weights, q, v, out, rows_first)
+
+
+def emit_values(n: Lowering, weights: Tensor, q: Heads, v: Heads, out: Tensor, rows_first: bool) -> None:
+    """Add the products of weights and values, whose heads the result has behind its rows if `rows_first`."""
     product = Product(
         Matrix(weights.value, weights.size, v.length, 1, f"batch * {q.length * v.length}u", v.length % 4 == 0),
         v.matrix(q.heads // v.heads), q.length, v.size, v.length, q.batch * q.heads,
@@ -167,94 +211,80 @@ def _place(
     n.emit(Kernel(title, [x.binding("x")], whole.value, whole.shape, "f32", body, groups, fusable=False))
 
 
-def _mask(n: Lowering, queries: int, keys: int, past: int) -> None:
-    """Mask the scores: by the mask or bias that is fed, by causality, by a window."""
+def _mask(n: Lowering, q: Heads, keys: int, past: int) -> None:
+    """Mask the scores: by the mask or bias that is fed, by causality, by a window, by each sequence's length."""
+    scores = n.kernels[-1]
     if n.has_input(3):
-        mask = n.input(3, "float32", "bool")
-        if mask.shape[-1] not in (1, keys):
-            n.refuse("a mask shorter than the keys has no GPU kernel")
+        mask = _padded_mask(n, n.input(3, "float32", "bool"), keys)
+        n.kernels.remove(scores)
+        n.kernels.append(scores)  # behind what has filled the mask up
         operand = Operand(mask.value, mask.shape, mask.element)
         if mask.element == "u32":
             n.extend([n.chain(), operand], "select(-infinity(), {0}, {1} != 0u)")
         else:
             n.extend([n.chain(), operand], "select({0} + {1}, {1}, {1} == -infinity())")
     key = f"i32(i % {keys}u)"
-    position = f"i32(i / {keys}u % {queries}u + {past}u)"
+    position = f"i32(i / {keys}u % {q.length}u + {past}u)"
+    operands, length = [n.chain()], ""
+    if n.has_input(6):
+        lengths = n.input(6, "int64", "int32")
+        operands.append(Operand(lengths.value, (q.batch, 1, 1, 1), lengths.element))
+        length = "bitcast<i32>({1}.x)" if lengths.element == PAIR else "{1}"
+        if not n.has_input(4):
+            position = f"({position} + {length} - {q.length})"
     left, right = n.attribute("left_window_size", -1), n.attribute("right_window_size", -1)
     hidden = [f"{key} > {position}"] if n.attribute("is_causal", 0) else []
     hidden += [f"{key} < {position} - {left}"] if left >= 0 else []
     hidden += [f"{key} > {position} + {right}"] if right >= 0 else []
+    hidden += [f"{key} >= {length}"] if length else []
     if hidden:
-        n.extend([n.chain()], f"select({{0}}, -infinity(), {' || '.join(hidden)})")
+        n.extend(operands, f"select({{0}}, -infinity(), {' || '.join(hidden)})")
 
 
-def _masked_softmax(n: Lowering, scores: Tensor, out: Tensor, unseen: int) -> None:
-    """Softmax of rows in which all may be masked; see `onnxlet.ops.fused_attention` for what `unseen` says."""
+def _padded_mask(n: Lowering, mask: Tensor, keys: int) -> Tensor:
+    """The mask; where it is shorter than the keys, what it lacks hides them."""
+    have = mask.shape[-1] if mask.shape else 1
+    if have == keys:
+        return mask
+    shape = (*mask.shape[:-1], keys)
+    filled = Tensor(n.temporary("mask", shape).value, shape, mask.dtype)
+    hides = "0u" if mask.element == "u32" else "-infinity()"
+    place = f"i / {keys}u * {have}u + i % {keys}u"
+    statements = f"var value = {hides};\nif (i % {keys}u < {have}u) {{ value = mask[{place}]; }}\nstore(i, value);"
+    n.emit_flat(n.title(mask, filled, note="filled up"), [mask.binding("mask")], statements, filled)
+    return filled
+
+
+def emit_masked_softmax(
+    n: Lowering, scores: Tensor, out: Tensor, unseen: int, sink: Binding | None = None, sink_at: str = ""
+) -> None:
+    """Softmax of rows in which all may be masked; see `onnxlet.ops.fused_attention` for what `unseen` says.
+
+    `sink` holds one more score for each row, at the place `sink_at`, which takes its share of the weights.
+    """
     length = scores.shape[-1]
     shift = "highest" if unseen == UNSEEN_NAN else "select(highest, 0.0, highest == -infinity())"
     denominator = "total" if unseen == UNSEEN_NAN else "select(total, 1.0, total == 0.0)"
     weight = "exponential(value - shift) / denominator"
     if unseen == NAN_ZERO:
         weight = f"select({weight}, 0.0, is_nan(total))"
+    highest, total = "row_max(part, lane)", "row_sum(sum, lane)"
+    if sink is not None:
+        value = f"{sink.name}[{sink_at}]"
+        highest, total = f"max_nan({highest}, {value})", f"{total} + exponential({value} - shift)"
     statements = f"""
 var part = -infinity();
 each {{ part = max_nan(part, value); }}
-let highest = row_max(part, lane);
+let highest = {highest};
 let shift = {shift};
 var sum = 0.0;
 each {{ sum += exponential(value - shift); }}
-let total = row_sum(sum, lane);
+let total = {total};
 let denominator = {denominator};
 each {{ store(at, {weight}); }}
 """
-    reads = [scores.binding("x")]
+    reads = [scores.binding("x"), *([sink] if sink else [])]
     base = f"row * {length}u"
     emit_rows(
         n, n.title(scores, note=f"weights {unseen}"), reads, out, scores.size // length, length, base, 1, statements
     )
-
-
-@lowering("RotaryEmbedding")
-def rotary_embedding(n: Lowering) -> None:
-    """ai.onnx's RotaryEmbedding: pairs of elements of each head turned by an angle that its position gives."""
-    x, out = n.input(0), n.output(0, "float32")
-    heads = Heads(n, x, n.attribute("num_heads") or None)
-    cos, sin = n.input(1), n.input(2)
-    size = n.attribute("rotary_embedding_dim", 0) or heads.size
-    half = size // 2
-    if cos.shape[-1] != half:
-        n.refuse("a cache of another width than half of what is turned has no GPU kernel")
-    interleaved = n.attribute("interleaved", 0)
-    batch, _, row, _ = heads.strides
-    reads = [x.binding("x"), cos.binding("cos_cache"), sin.binding("sin_cache")]
-    # The coordinates of element i, from its place in memory.
-    place = {
-        "d": f"i % {heads.size}u",
-        "s": f"i / {row}u % {heads.length}u",
-        "b": f"i / {batch}u",
-    }
-    where = f"({place['b']}) * {heads.length}u + {place['s']}"
-    if n.has_input(3):
-        positions = indices(n, 3, cos.shape[0])
-        reads.append(positions.binding("positions"))
-        where = wrapped(index_at("positions", positions, where), cos.shape[0])
-    elif len(cos.shape) == 3 and cos.shape[0] == 1 < heads.batch:
-        where = place["s"]
-    pair = "d / 2u" if interleaved else f"d % {half}u"
-    first = "d % 2u == 0u" if interleaved else f"d < {half}u"
-    other = ("i + 1u", "i - 1u") if interleaved else (f"i + {half}u", f"i - {half}u")
-    statements = f"""
-let d = {place["d"]};
-if (d >= {size}u) {{
-    store(i, x[i]);
-}} else {{
-    let angle = ({where}) * {half}u + {pair};
-    let value = cos_cache[angle] * x[i];
-    if ({first}) {{
-        store(i, value - sin_cache[angle] * x[{other[0]}]);
-    }} else {{
-        store(i, value + sin_cache[angle] * x[{other[1]}]);
-    }}
-}}
-"""
-    n.emit_flat(n.title(x, cos, note=f"interleaved {interleaved}"), reads, statements, out)

@@ -26,7 +26,7 @@ CASTS = {
     ("int32", "bool"): "select(0u, 1u, {0} != 0)",
     ("int32", "int64"): "pair_of_int({0})",
     ("int32", "uint64"): "pair_of_int({0})",
-    ("uint32", "float32"): "f32({0})",
+    ("uint32", "float32"): "float_of_word({0})",
     ("uint32", "int32"): "bitcast<i32>({0})",
     ("uint32", "bool"): "select(0u, 1u, {0} != 0u)",
     ("uint32", "int64"): "vec2<u32>({0}, 0u)",

@@ -15,6 +15,7 @@ from onnxlet.model.loader import load_model
 from .models import FLOAT, model, node
 
 RNG = np.random.default_rng(71)
+MIDDLE = np.uint8(120)
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -45,7 +46,7 @@ class Builder:
         self.nodes.append(node(operator, names, [name], **attributes))
         return name
 
-    def rounded(self, x: str, scale: float = 0.05, zero: Any = np.uint8(120), output: str = "") -> str:
+    def rounded(self, x: str, scale: float = 0.05, zero: Any = MIDDLE, output: str = "") -> str:
         """`x` quantised and dequantised."""
         q = self.add("QuantizeLinear", x, np.float32(scale), zero)
         return self.add("DequantizeLinear", q, np.float32(scale), zero, output=output)
@@ -231,3 +232,35 @@ def test_rewrites_can_be_switched_off():
     assert "QLinearConv" not in operators(made, disabled_rewrites=frozenset({"fuse_quantized"}))
     level = onnxlet.GraphOptimizationLevel.ORT_ENABLE_BASIC
     assert "QLinearConv" not in operators(made, graph_optimization_level=level)
+
+
+@pytest.mark.parametrize("form", ["per row", "per column", "cast", "cast per column"])
+def test_rows_of_a_table_are_gathered_as_bytes(form):
+    b = Builder()
+    table = integers(np.int8, 30, 8)
+    if form.startswith("cast"):
+        shape = (1, 8) if form.endswith("column") else (30, 1)
+        numbers = b.add("Cast", table, to=FLOAT)
+        numbers = b.add("Mul", numbers, RNG.uniform(0.01, 0.02, shape).astype(np.float32))
+    else:
+        axis = 0 if form == "per row" else 1
+        numbers = b.add(
+            "DequantizeLinear", table, RNG.uniform(0.01, 0.02, table.shape[axis]).astype(np.float32), axis=axis
+        )
+    ids = b.add("Cast", b.add("Abs", "x"), to=onnx.TensorProto.INT64)
+    b.add("Gather", numbers, ids, output="y")
+    made = b.model(2, 5, rank=3)
+    optimized = rewrites.optimize(load_model(made).graph, onnxlet.SessionOptions())
+    gathered = [n.inputs[0] for n in optimized.nodes if n.op_type == "Gather"]
+    assert optimized.initializers[gathered[0]].dtype == np.int8
+    agree(made, 1e-7, x=RNG.uniform(-29, 29, (2, 5)).astype(np.float32))
+
+
+def test_products_by_many_bytes_keep_them_and_what_follows():
+    b = Builder()
+    numbers = b.add("DequantizeLinear", integers(np.int8, 256, 260), np.float32(0.01))
+    product = b.add("MatMul", "x", numbers)
+    b.add("Relu", b.add("Add", product, normal(260)), output="y")
+    made = b.model(3, 256)
+    assert operators(made) == ["DequantizeLinear", "FusedMatMul"]
+    agree(made, 1e-4, x=normal(3, 256))

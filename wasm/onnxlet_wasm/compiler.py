@@ -273,6 +273,7 @@ class Compiler:
 
         key = ("folded", step.node.op_type, step.node.version, repr(sorted(step.node.attributes.items())), tuple(names))
         tensor = self.memory.derivations.get(key, tuple(sources), type_.dtype, type_.dims, compute)  # type: ignore[arg-type]
+        tensor.node = step.node
         self._folded[outputs[0]] = tensor
         self._types[outputs[0]] = type_
         return True

@@ -6,17 +6,22 @@ from collections.abc import Callable, Hashable
 
 import numpy as np
 
+from onnxlet.graph.ir import Node
 from onnxlet.model.tensors import Tensor
 
 
 class DerivedTensor(Tensor):
-    """A tensor whose values are computed whenever they are asked for, so that they take no memory of their own."""
+    """A tensor whose values are computed whenever they are asked for, so that they take no memory of their own.
 
-    __slots__ = ("_compute", "sources")
+    `node` is what computes it, if that is a node of a graph; `sources` are then its inputs.
+    """
+
+    __slots__ = ("_compute", "node", "sources")
 
     def __init__(self, dtype: np.dtype, shape: tuple[int, ...], compute: Callable[[], np.ndarray], *sources: Tensor):
         super().__init__(dtype, shape)
         self._compute = compute
+        self.node: Node | None = None
         self.sources = sources
 
     def numpy(self) -> np.ndarray:

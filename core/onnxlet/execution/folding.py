@@ -47,11 +47,19 @@ def foldable(node: Node, constants: Mapping[str, Tensor]) -> bool:
     return all(not name or name in constants for name in node.inputs) and any(node.inputs)
 
 
+SMALL_WEIGHTS = 1 << 16
+"""From so many elements on bytes are not made float32 ahead: providers may compute with the bytes."""
+
+
 def too_large(node: Node, types: list[Type | None], constants: Mapping[str, Tensor]) -> bool:
     """Whether folding would hold much more memory than the node's inputs do."""
     known = [t for t in types if isinstance(t, TensorType) and t.concrete]
     if len(known) < len(types):
         return False
+    if not node.domain and node.op_type in ("Cast", "DequantizeLinear"):
+        source = constants[node.inputs[0]]
+        if source.dtype in (np.int8, np.uint8) and source.size >= SMALL_WEIGHTS:
+            return True
     inputs = sum(constants[name].nbytes for name in node.inputs if name)
     return sum(t.nbytes for t in known) > inputs + GROWTH_LIMIT
 

@@ -55,6 +55,13 @@ class Editor:
     def constant(self, name: str) -> Tensor | None:
         return self.graph.initializers.get(name)
 
+    def fixed(self, name: str) -> bool:
+        """Whether a value is a constant, or is made of constants by what makes numbers of bytes."""
+        if name in self.graph.initializers:
+            return True
+        maker = self.made_by(name, "Cast", "DequantizeLinear", "Mul", "Sub", "Transpose")
+        return maker is not None and all(self.fixed(i) for i in maker.inputs if i)
+
     def scalar(self, name: str) -> float | None:
         """The value of a constant that holds one number, else `None`."""
         tensor = self.graph.initializers.get(name)

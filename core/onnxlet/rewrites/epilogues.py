@@ -19,15 +19,17 @@ def fuse_matmul_bias(editor: Editor) -> int:
     """MatMul with a constant matrix followed by Add of a constant vector becomes FusedMatMul."""
     changes = 0
     for product in editor.nodes("MatMul"):
-        matrix = editor.constant(product.inputs[1])
+        shape, dtype = editor.shape(product.inputs[1]), editor.dtype(product.inputs[1])
         add = editor.sole_user(product.outputs[0])
-        if matrix is None or len(matrix.shape) != 2 or add is None or add.domain or add.op_type != "Add":
+        if not editor.fixed(product.inputs[1]) or shape is None or len(shape) != 2:
+            continue
+        if add is None or add.domain or add.op_type != "Add":
             continue
         if add.version < 7 or add.inputs[0] == add.inputs[1]:
             continue
         bias_name = add.inputs[1] if add.inputs[0] == product.outputs[0] else add.inputs[0]
         bias = editor.constant(bias_name)
-        if bias is None or bias.shape != (matrix.shape[1],) or bias.dtype != matrix.dtype:
+        if bias is None or bias.shape != (shape[1],) or bias.dtype != dtype:
             continue
         new = Node("FusedMatMul", [*product.inputs, bias_name], add.outputs, {}, DOMAIN, 1, product.label)
         editor.replace([product, add], [new])
@@ -63,15 +65,17 @@ def _fusable(editor: Editor, node: Node) -> Node | None:
     if kind in (("", "Conv"), ("com.microsoft", "FusedConv")):
         return Node("FusedConv", inputs, [], attributes, "com.microsoft", 1, node.name or node.label)
     if kind in (("", "MatMul"), (DOMAIN, "FusedMatMul")):
-        if editor.constant(inputs[1]) is None:
+        if not editor.fixed(inputs[1]):
             return None
         return Node("FusedMatMul", inputs, [], attributes, DOMAIN, 1, node.name or node.label)
     if kind == ("", "Gemm") and node.version >= 7 and attributes.get("beta", 1.0) == 1.0:
-        matrix = editor.constant(inputs[1])
+        shape = editor.shape(inputs[1])
         bias = editor.constant(inputs[2]) if len(inputs) > 2 and inputs[2] else None
-        if matrix is None or (len(inputs) > 2 and inputs[2] and (bias is None or len(bias.shape) != 1)):
+        if not editor.fixed(inputs[1]) or shape is None:
             return None
-        if bias is not None and bias.size == 1 != matrix.shape[0 if attributes.get("transB") else 1]:
+        if len(inputs) > 2 and inputs[2] and (bias is None or len(bias.shape) != 1):
+            return None
+        if bias is not None and bias.size == 1 != shape[0 if attributes.get("transB") else 1]:
             return None
         attributes.pop("beta", None)
         return Node("FusedMatMul", inputs, [], attributes, DOMAIN, 1, node.name or node.label)

@@ -335,6 +335,57 @@ def _cancel(editor: Editor, q: Node) -> bool:
     return True
 
 
+def sink_gather(editor: Editor) -> int:
+    """Gather rows of a table of bytes, and then make numbers of these alone."""
+    return sum(_sink_gather(editor, node) for node in editor.nodes("Gather"))
+
+
+def _sink_gather(editor: Editor, gather: Node) -> bool:
+    table, rank = gather.inputs[0], 2
+    maker = editor.made_by(table, "Mul", "DequantizeLinear")
+    shape = editor.shape(table)
+    if maker is None or gather.attributes.get("axis", 0) or shape is None or len(shape) != rank:
+        return False
+    if maker.op_type == "Mul":
+        casts = [(editor.made_by(a, "Cast"), b) for a, b in (maker.inputs, maker.inputs[::-1])]
+        cast, scale_name = next(((c, b) for c, b in casts if c is not None), (None, ""))
+        if cast is None or cast.attributes.get("to") != 1:
+            return False
+        data, zero, to_float = cast.inputs[0], None, cast
+    else:
+        if not is_dequantize(editor, maker):
+            return False
+        data, scale_name, to_float = maker.inputs[0], maker.inputs[1], None
+        zero = editor.constant(maker.inputs[2]) if len(maker.inputs) > 2 and maker.inputs[2] else None
+    bytes_, scale = editor.constant(data), editor.constant(scale_name)
+    if bytes_ is None or scale is None or bytes_.dtype not in BYTES or scale.dtype != F32:
+        return False
+    if to_float is None and scale.size == 1:
+        return False  # sink_dequantize does that
+    scales = scale.numpy()
+    if to_float is None:
+        by_rows = maker.attributes.get("axis", 1) % rank == 0
+        scales = scales.reshape((-1, 1) if by_rows else (1, -1))
+    if scales.ndim > rank or (zero is not None and zero.numpy().any()):
+        return False
+    scales = scales.reshape((1,) * (rank - scales.ndim) + scales.shape)
+    rows, result = editor.new_name(f"{gather.outputs[0]}_bytes"), gather.outputs[0]
+    version, label = gather.version, gather.label
+    numbers = editor.new_name(f"{result}_unscaled")
+    nodes = [
+        Node("Gather", [data, gather.inputs[1]], [rows], {"axis": 0}, "", version, label),
+        Node("Cast", [rows], [numbers], {"to": 1}, "", version if to_float is None else to_float.version, label),
+    ]
+    factor = editor.add_constant(f"{scale_name}_rows", scales)
+    if len(scales) > 1:
+        picked = editor.new_name(f"{result}_scales")
+        nodes.append(Node("Gather", [factor, gather.inputs[1]], [picked], {"axis": 0}, "", version, label))
+        factor = picked
+    nodes.append(Node("Mul", [numbers, factor], [result], {}, "", version, label))
+    editor.replace([gather], nodes)
+    return True
+
+
 def fuse_dynamic_quantized(editor: Editor) -> int:
     """MatMulInteger, Cast to float32, Mul by the product of both scales, and Add of a bias become
     MatMulIntegerToFloat."""

@@ -19,6 +19,7 @@ from .common import NO_ACTIVATION, Activation, activation_of, grain, need_float3
 from .copies import copy_block
 from .elementwise import scale
 from .registry import Emit, Refused, lower
+from .weights import small_weights, weights_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,10 @@ def emit_product(c: Compiler, p: Product, bias: Place = 0, residual: Place = 0) 
     lda = p.k
     if _one_product(c.step, p):
         m = p.m * prod(p.a_batch)
+        weights = small_weights(c, 1, p.k, p.n, p.transpose_b)
+        if weights is not None:
+            weights_call(c, weights, a, y, m, p.n, p.k, bias, residual, p.activation)
+            return
         b = packed_constant(c, 1, p.k, p.n, p.transpose_b)
         if b is None:
             b = c.temporary(pieces.packed_size(p.k, p.n))

@@ -42,6 +42,7 @@ WRONG: list[tuple[str, list[np.ndarray | None], dict[str, Any], int, int, str]] 
         22,
         "strides [3, 0] must be positive",
     ),
+    ("AffineGrid", [zeros(2, 2, 3), np.array([3, 1, 3, 3], I64)], {}, 1, 20, "the batch of theta and size"),
     ("ConvTranspose", [zeros(1, 1, 3, 3), zeros(1, 1, 3, 3)], {"output_padding": [0, -1]}, 1, 22, "must be 0 or more"),
     ("ConvTranspose", [zeros(1, 1, 3), zeros(1, 1, 3)], {"output_shape": [-9]}, 1, 22, "a negative size"),
     ("MaxPool", [zeros(1, 1, 4, 4)], {"kernel_shape": [2, 0]}, 1, 22, "kernel_shape [2, 0] must be positive"),

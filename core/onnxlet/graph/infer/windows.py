@@ -209,10 +209,12 @@ def grid_sample(node: Node, inputs: Inputs, constants: Constants) -> list[Type |
 
 @infer("AffineGrid")
 def affine_grid(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
-    size = dims(constants, 1)
+    theta, size = shape_of(node, inputs, 0, rank=3), dims(constants, 1)
     dtype = dtype_of(node, inputs, 0)
     if size is None:
         return [TensorType(dtype, None)]
+    if theta is not None:
+        same_dim(node, theta[0], size[0], "the batch of theta and size")
     return [TensorType(dtype, (size[0], *size[2:], len(size) - 2))]
 
 

@@ -134,6 +134,40 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
         {**GROUPED, "sliding_window_cache": 1, "local_window_size": 2},
         [f(1, 3, 16), f(1, 3, 8), f(1, 3, 8), f(1, 2, 2, 4), f(1, 2, 2, 4), i32(8).reshape(1), i32(9).reshape(1)],
     ),
+    (
+        "DecoderMaskedMultiHeadAttention",
+        {**HEADS, "past_present_share_buffer": 1},
+        [*[f(2, 1, 8)] * 3, None, None, f(2, 2, 6, 4), f(2, 2, 6, 4), i32(3).reshape(1)],
+    ),
+    ("DecoderMaskedMultiHeadAttention", HEADS, [f(2, 1, 24), None, None, None, None, f(2, 2, 6, 4), f(2, 2, 6, 4)]),
+    (
+        "DecoderMaskedSelfAttention",
+        {**HEADS, "past_present_share_buffer": 1},
+        [f(2, 1, 8), f(8, 24), f(24), None, f(2, 2, 2, 6, 4), None, i32(3).reshape(1)],
+    ),
+    (
+        "DecoderAttention",
+        HEADS,
+        [f(2, 3, 8), f(5, 3, 8), f(8, 8), f(8, 16), f(24), None, None, None, *[np.zeros(1, bool)] * 4],
+    ),
+    (
+        "LongformerAttention",
+        {**HEADS, "window": 1},
+        [f(1, 4, 8), f(8, 24), f(24), f(1, 4), f(8, 24), f(24), np.zeros((1, 4), np.int32)],
+    ),
+    (
+        "PackedMultiHeadAttention",
+        HEADS,
+        [f(4, 8), f(4, 8), f(4, 6), None, np.zeros((2, 3), np.int32), i32(0, 1, 4)],
+    ),
+    (
+        "SparseAttention",
+        {**GROUPED, "sparse_block_size": 16},
+        [
+            *[f(1, 3, 32), None, None, f(1, 2, 16, 4), f(1, 2, 16, 4), i32([[0, 1]]), i32([[0]])],
+            *[i32(3).reshape(1), i32(3).reshape(1)],
+        ],
+    ),
     ("RotaryEmbedding", {}, [f(1, 3, 8), ids([0, 1, 2]), f(5, 2), f(5, 2)]),
     ("MatMulNBits", {"K": 64, "N": 10, "bits": 4, "block_size": 32}, [f(2, 3, 64), u(10, 2, 16), f(20)]),
     (
@@ -329,6 +363,7 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
 
 SEVERAL = {"GroupQueryAttention": 4, "MultiHeadAttention": 4}
 UNKNOWN_SHAPE = {
+    "DecoderAttention",
     "BifurcationDetector",
     "GatedDeltaNet",
     "DynamicTimeWarping",

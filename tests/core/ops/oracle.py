@@ -20,8 +20,12 @@ def onnxruntime_results(
     outputs: int,
     domain: str,
     attributes: dict[str, Any],
+    types: Sequence[int | None] = (),
 ) -> list[Any]:
-    """What onnxruntime computes, without its own fusions and without saturating products of 8-bit integers."""
+    """What onnxruntime computes, without its own fusions and without saturating products of 8-bit integers.
+
+    `types` are the element types of outputs that it can't infer.
+    """
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     results = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(operator, names, results, domain=domain, **attributes)
@@ -30,7 +34,11 @@ def onnxruntime_results(
         for n, x in zip(names, inputs, strict=True)
         if x is not None
     ]
-    graph = helper.make_graph([node], "one", values, [onnx.ValueInfoProto(name=y) for y in results])
+    made = [onnx.ValueInfoProto(name=y) for y in results]
+    for i, element_type in enumerate(types):
+        if element_type is not None:
+            made[i] = helper.make_tensor_value_info(results[i], element_type, None)
+    graph = helper.make_graph([node], "one", values, made)
     versions = {"": 17, "ai.onnx.ml": 3, "com.microsoft": 1, domain: opset}
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*v) for v in versions.items()], ir_version=8)
     options = onnxruntime.SessionOptions()
@@ -52,13 +60,14 @@ def agrees(
     rtol: float = 1e-4,
     atol: float = 1e-5,
     flips: int = 0,
+    types: Sequence[int | None] = (),
     **attributes: Any,
 ) -> None:
     """Assert that our definition and onnxruntime give the same; `flips` integers may differ by one, rounded at ties."""
     given = list(inputs)
     while given and given[-1] is None:
         given.pop()
-    expected = onnxruntime_results(operator, opset, given, outputs, domain, attributes)
+    expected = onnxruntime_results(operator, opset, given, outputs, domain, attributes, types)
     got = call(operator, opset, *given, domain=domain, outputs=outputs, **attributes)
     for g, e in zip([got] if outputs == 1 else got, expected, strict=True):
         e = np.asarray(e)

@@ -32,7 +32,8 @@ INT32 = np.dtype(np.int32)
 
 @infer(
     "Gelu", "FastGelu", "QuickGelu", "BiasGelu", "GroupNorm", "RotaryEmbedding", "BiasSoftmax",
-    "Inverse", "Trilu", "MoE", "QMoE", "GatedRMSNorm", "GatedAdd", "MRotaryEmbedding", "MoEPacked", domain=MS,
+    "Inverse", "Trilu", "MoE", "QMoE", "GatedRMSNorm", "GatedAdd", "MRotaryEmbedding", "MoEPacked",
+    "LongformerAttention", domain=MS,
 )  # fmt: skip
 def like_first(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     return [tensor(node, inputs, 0)]
@@ -346,3 +347,68 @@ def qlinear_reduce_mean(node: Node, inputs: Inputs, constants: Constants) -> lis
     keep = bool(node.attributes.get("keepdims", 1))
     shape = reduced(node, shape_of(node, inputs, 0), node.attributes.get("axes"), keep)
     return [TensorType(dtype_of(node, inputs, 0), shape)]
+
+
+@infer("DecoderMaskedMultiHeadAttention", domain=MS)
+def decoder_masked_multi_head_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    """The output, the caches, and the scores."""
+    dtype, heads = dtype_of(node, inputs, 0), node.attributes["num_heads"]
+    batch, length, width = shape_of(node, inputs, 0, rank=3) or (None, None, None)
+    k, v = shape_of(node, inputs, 1), shape_of(node, inputs, 2)
+    packed = not present(node, 1) or not present(node, 2)
+    size = width // 3 if packed and isinstance(width, int) else None if packed else width
+    past = shape_of(node, inputs, 5, rank=4)
+    if not present(node, 5):
+        across = None if k is None or len(k) != 4 else k[2]
+        return [TensorType(dtype, (batch, length, size)), None, None, TensorType(dtype, (batch, heads, length, across))]
+    if not packed and v is not None and len(v) == 3:
+        size = v[2]
+    filled = ints(constants, 7) if node.attributes.get("past_present_share_buffer", 0) else None
+    shared = bool(node.attributes.get("past_present_share_buffer", 0))
+    before: Dim = filled[0] if filled else None if shared or past is None else past[2]
+    total = before + 1 if isinstance(before, int) else None
+    cache = None if past is None else (*past[:2], past[2] if shared else total, past[3])
+    return [
+        TensorType(dtype, (batch, length, size)),
+        TensorType(dtype, cache),
+        TensorType(dtype, cache),
+        TensorType(dtype, (batch, heads, length, total)),
+    ]
+
+
+@infer("DecoderMaskedSelfAttention", domain=MS)
+def decoder_masked_self_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x, w, past = shape_of(node, inputs, 0, rank=3), shape_of(node, inputs, 1, rank=2), shape_of(node, inputs, 4, rank=5)
+    dtype = dtype_of(node, inputs, 0)
+    width = w[1] // 3 if w is not None and isinstance(w[1], int) else None
+    if past is not None and not node.attributes.get("past_present_share_buffer", 0):
+        past = (*past[:3], past[3] + 1 if isinstance(past[3], int) else None, past[4])
+    return [TensorType(dtype, (*(x[:2] if x else (None, None)), width)), TensorType(dtype, past)]
+
+
+@infer("DecoderAttention", domain=MS)
+def decoder_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    """How long the caches get depends on the flags."""
+    q, heads = tensor(node, inputs, 0), node.attributes["num_heads"]
+    batch, width = (q.shape[1], q.shape[2]) if q.shape and len(q.shape) == 3 else (None, None)
+    cache = TensorType(q.dtype, (batch, heads, None, part_of(width, heads)))
+    return [q, cache, cache]
+
+
+@infer("PackedMultiHeadAttention", domain=MS)
+def packed_multi_head_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    q, v = shape_of(node, inputs, 0), shape_of(node, inputs, 2)
+    width: Dim = v[1] if v else None
+    if q is not None and len(q) == 4:
+        width = product((q[1], q[3]))
+    return [TensorType(dtype_of(node, inputs, 0), (q[0] if q else None, width))]
+
+
+@infer("SparseAttention", domain=MS)
+def sparse_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    q, dtype = shape_of(node, inputs, 0, rank=3), dtype_of(node, inputs, 0)
+    heads, kv_heads = node.attributes["num_heads"], node.attributes["kv_num_heads"]
+    batch, length, width = q or (None, None, None)
+    if not present(node, 1):
+        width = product((heads, part_of(width, heads + 2 * kv_heads)))
+    return [TensorType(dtype, (batch, length, width)), tensor(node, inputs, 3), tensor(node, inputs, 4)]

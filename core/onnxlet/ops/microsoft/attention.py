@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...errors import UnsupportedError
-from ..activations import sigmoid
 from ..attention import grouped_matmul, join_heads, masked_softmax, rotate, split_heads
-from ..common import to_float32
+from ..common import scalar, to_float32
 from ..matrix import mat_mul_integer
 from ..precision import narrow
 from ..registry import op
@@ -66,6 +65,59 @@ def with_past(past: np.ndarray | None, new: np.ndarray) -> np.ndarray:
     return new if past is None else np.concatenate([to_float32(past), new], axis=2)
 
 
+def into_buffer(buffer: np.ndarray, new: np.ndarray, past: int) -> np.ndarray:
+    """A cache (batch, heads, longest, size) with what is new written from `past` on."""
+    length = new.shape[2]
+    if past < 0 or past + length > buffer.shape[2]:
+        raise ValueError(f"a cache of {buffer.shape[2]} has no room for {length} more after {past}")
+    result = to_float32(buffer).copy()
+    result[:, :, past : past + length] = new
+    return result
+
+
+def of_beams(cache: np.ndarray, indirection: np.ndarray | None, past: int) -> np.ndarray:
+    """A cache (batch * beams, heads, length, size) in which each of the first `past` tokens comes from the beam that
+    `indirection` (batch, beams, longest) names."""
+    if indirection is None:
+        return cache
+    batch, beams, _ = indirection.shape
+    if len(cache) != batch * beams:
+        raise ValueError(f"a cache for {len(cache)} does not go with {batch} times {beams} beams")
+    rows = (np.arange(batch)[:, None, None] * beams + indirection[:, :, :past]).reshape(batch * beams, past)
+    result = cache.copy()
+    result[:, :, :past] = cache[rows, :, np.arange(past)].swapaxes(1, 2)
+    return result
+
+
+def masked_step(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    caches: tuple[np.ndarray, np.ndarray],
+    past: int,
+    indirection: np.ndarray | None,
+    mask: np.ndarray | None,
+    bias: np.ndarray | None,
+    mask_filter_value: float,
+    scale: float | None,
+    causal: int = 0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Attention of new tokens over buffers, and these with the new keys and values; also the scores."""
+    keys, values = into_buffer(caches[0], k, past), into_buffer(caches[1], v, past)
+    total = past + k.shape[2]
+    seen = [of_beams(c[:, :, :total], indirection, past) for c in (keys, values)]
+    padding = padding_bias(mask, q.shape[0], q.shape[2], total, mask_filter_value)
+    y, scores = attend(q, seen[0], seen[1], scale, [padding, bias], causal)
+    return y, keys, values, scores
+
+
+def refuse_rotary(do_rotary: int) -> None:
+    if do_rotary:
+        raise UnsupportedError(
+            "attention with do_rotary and without angles is not defined; use RotaryEmbedding before it"
+        )
+
+
 def projected_attention(
     projected: np.ndarray,
     sizes: Sequence[int],
@@ -76,12 +128,20 @@ def projected_attention(
     mask_filter_value: float,
     scale: float | None,
     unidirectional: int,
+    past_length: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Attention of queries, keys and values that stand side by side in (batch, length, sum of sizes); also keys and
-    values with the past, as (2, batch, heads, total, size)."""
+    values with the past, as (2, batch, heads, total, size). If `past_length` says how much of it is filled, the past is
+    a buffer."""
     q, k, v = (
         split_heads(part, num_heads, "input") for part in np.split(projected, np.cumsum(sizes)[:2].tolist(), axis=2)
     )
+    if past is not None and past_length is not None:
+        y, k, v, _ = masked_step(
+            q, k, v, (past[0], past[1]), past_length, None, mask_index, attention_bias, mask_filter_value, scale,
+            unidirectional,
+        )  # fmt: skip
+        return join_heads(y), np.stack([k, v])
     k, v = with_past(None if past is None else past[0], k), with_past(None if past is None else past[1], v)
     bias = padding_bias(mask_index, q.shape[0], q.shape[2], k.shape[2], mask_filter_value)
     y, _ = attend(q, k, v, scale, [bias, attention_bias], unidirectional)
@@ -108,14 +168,18 @@ def attention(
     scale: float | None = None,
     unidirectional: int = 0,
 ):
-    if do_rotary or past_present_share_buffer:
-        raise UnsupportedError("Attention with do_rotary or past_present_share_buffer is not implemented")
+    refuse_rotary(do_rotary)
+    filled = None
+    if past_present_share_buffer:
+        if past is None or past_sequence_length is None:
+            raise ValueError("a shared buffer needs past and past_sequence_length")
+        filled = int(scalar(past_sequence_length, "past_sequence_length"))
     projected = np.matmul(to_float32(x), to_float32(weights))
     if bias is not None:
         projected = projected + to_float32(bias)
     sizes = qkv_hidden_sizes or [weights.shape[1] // 3] * 3
     y, present = projected_attention(
-        projected, sizes, num_heads, mask_index, past, attention_bias, mask_filter_value, scale, unidirectional
+        projected, sizes, num_heads, mask_index, past, attention_bias, mask_filter_value, scale, unidirectional, filled
     )
     return narrow(y, x.dtype), narrow(present, x.dtype)
 
@@ -140,8 +204,9 @@ def q_attention(
     unidirectional: int = 0,
 ):
     """Attention whose input projection is a product of integers."""
-    if do_rotary or past_present_share_buffer:
-        raise UnsupportedError("QAttention with do_rotary or past_present_share_buffer is not implemented")
+    refuse_rotary(do_rotary)
+    if past_present_share_buffer:
+        raise UnsupportedError("QAttention with past_present_share_buffer has no input for the length of the past")
     total = mat_mul_integer(x, weight, input_zero_point, weight_zero_point).astype(np.float32)
     projected = total * (to_float32(input_scale) * to_float32(weight_scale)) + to_float32(bias)
     sizes = [weight.shape[1] // 3] * 3
@@ -171,8 +236,6 @@ def multi_head_attention(
 ):
     """Queries, keys and values may be packed: (batch, length, heads, 3 or 2, size). Keys and values of four axes are
     a cache already split into heads."""
-    if past_sequence_length is not None or cache_indirection is not None:
-        raise UnsupportedError("MultiHeadAttention with a shared cache buffer is not implemented")
     parts: list[np.ndarray | None] = [query, key, value]
     if query.ndim == 5:
         parts = [query[:, :, :, i].reshape(*query.shape[:2], -1) for i in range(3)]
@@ -187,6 +250,13 @@ def multi_head_attention(
         q = q + shifts[0]
         k, v = (t if t.ndim == 4 else t + s for t, s in zip((k, v), shifts[1:], strict=True))
     q, k, v = (split_heads(t, num_heads, "query, key or value") for t in (q, k, v))
+    if past_sequence_length is not None and past_key is not None and past_value is not None:
+        past = int(scalar(past_sequence_length, "past_sequence_length"))
+        y, k, v, scores = masked_step(
+            q, k, v, (past_key, past_value), past, cache_indirection, key_padding_mask, attention_bias,
+            mask_filter_value, scale, unidirectional,
+        )  # fmt: skip
+        return tuple(narrow(t, query.dtype) for t in (join_heads(y), k, v, scores))
     k, v = with_past(past_key, k), with_past(past_value, v)
     mask = padding_bias(key_padding_mask, q.shape[0], q.shape[2], k.shape[2], mask_filter_value)
     y, scores = attend(q, k, v, scale, [mask, attention_bias], unidirectional)
@@ -258,26 +328,3 @@ def m_rotary_embedding(
     cos, sin = to_float32(cos_cache)[positions, pair][:, None], to_float32(sin_cache)[positions, pair][:, None]
     y = rotate(heads, cos, sin, interleaved)
     return narrow(join_heads(y) if x.ndim == 3 else y, x.dtype)
-
-
-@op("GatedRelativePositionBias", domain=MICROSOFT)
-def gated_relative_position_bias(
-    query_layer: np.ndarray,
-    query_bias: np.ndarray,
-    rel_pos: np.ndarray,
-    weight: np.ndarray,
-    bias: np.ndarray,
-    eco_a: np.ndarray,
-    token_offset: np.ndarray | None = None,
-    *,
-    num_heads: int,
-):
-    """The position bias of WavLM (Chen et al. 2021), scaled for each query by what gates make of it."""
-    if token_offset is not None:
-        raise UnsupportedError("GatedRelativePositionBias of packed sequences is not implemented")
-    queries = split_heads(to_float32(query_layer) + to_float32(query_bias), num_heads, "query_layer")
-    gates = np.matmul(queries, to_float32(weight)) + to_float32(bias)
-    gates = sigmoid(gates.reshape(*gates.shape[:3], 2, -1).sum(axis=-1))
-    update, reset = gates[..., :1], gates[..., 1:]
-    factor = update * (reset * to_float32(eco_a) - 1) + 2
-    return narrow(factor * to_float32(rel_pos), query_layer.dtype)

@@ -119,6 +119,28 @@ def integer_product(k: int, n: int) -> Emit:
     return emit
 
 
+def product_by_nibbles(k: int, n: int) -> Emit:
+    """Weights of 4 bits in blocks of 32, as language models have them."""
+
+    def emit(b: GraphBuilder, x: str) -> str:
+        weights = b.constant(b.rng.integers(0, 256, (n, k // 32, 16), np.uint8))
+        scales = b.constant(np.abs(b.normal(n * k // 32, scale=0.1 * k**-0.5)))
+        attributes = {"K": k, "N": n, "bits": 4, "block_size": 32}
+        return b.node("MatMulNBits", x, weights, scales, domain="com.microsoft", **attributes)
+
+    return emit
+
+
+def product_by_bytes(k: int, n: int) -> Emit:
+    """Weights of 8 bits that are made float32."""
+
+    def emit(b: GraphBuilder, x: str) -> str:
+        scales = b.constant(np.full(n, 0.01 * k**-0.5, np.float32))
+        return b.node("MatMul", x, b.node("DequantizeLinear", integers(b, k, n), scales, axis=1))
+
+    return emit
+
+
 def quantized_convolution(c_in: int, c_out: int, kernel: int, groups: int = 1) -> Emit:
     def emit(b: GraphBuilder, x: str) -> str:
         weights = integers(b, c_out, c_in // groups, kernel, kernel)
@@ -182,6 +204,11 @@ for m, k, n in ((256, 256, 256), (512, 512, 512), (128, 384, 1536)):
     case(
         f"MatMulInteger {m}x{k}x{n}", 4, (m, k), integer_product(k, n), (m, n), shared=True, kind=UINT8, out_kind=INT32
     )  # fmt: skip
+for m in (1, 128):
+    case(f"MatMulNBits 4 bits {m}x1024x1024", 4, (m, 1024), product_by_nibbles(1024, 1024), shared=True)
+    # onnxruntime rounds the left matrix to 8 bits too, where it runs natively.
+    name = f"MatMul by int8 weights {m}x1024x1024"
+    case(name, 4, (m, 1024), product_by_bytes(1024, 1024), shared=True, tolerance=0.02)
 for name, channels, size, kernel, groups in (
     ("1x1", 256, 28, 1, 1),
     ("3x3", 64, 56, 3, 1),

@@ -23,8 +23,8 @@ typedef int64_t word;
 #define UNROLL _Pragma("clang loop unroll(full)")
 
 // Defines a kernel: its arguments in the order in which they lie on the tape, then its body, which computes the units
-// [begin, end). Units write disjoint memory, and how they are cut into pieces never changes a result. `a` holds the
-// arguments; `scratch` (64-byte aligned) belongs to the calling thread.
+// [begin, end), at least one. Units write disjoint memory, and how they are cut into pieces never changes a result. `a`
+// holds the arguments; `scratch` (64-byte aligned) belongs to the calling thread.
 //
 //     KERNEL(negate, x, y, count) {
 //         for (word i = begin; i < end; i++) ...
@@ -43,7 +43,7 @@ typedef int64_t word;
     const char name##_fields[] = #name ": " #__VA_ARGS__;                                                  \
     static void name##_body(const name##_args *a, word begin, word end, char *scratch);                    \
     void name##_kernel(const word *words, word begin, word end, char *scratch) {                           \
-        name##_body((const name##_args *)words, begin, end, scratch);                                      \
+        if (begin < end) name##_body((const name##_args *)words, begin, end, scratch);                     \
     }
 #define KERNEL_BODY(name)                                                                                  \
     static void name##_body(const name##_args *a, __attribute__((unused)) word begin,                      \

@@ -33,6 +33,12 @@ WRONG: list[tuple[str, list[np.ndarray | None], dict[str, Any], int, int, str]] 
     ("RNN", [zeros(3, 2, 4), zeros(1, 6, 4), zeros(1, 6, 6)], {"hidden_size": 9}, 2, 22, "hidden_size is 9"),
     ("GatherElements", [zeros(2, 3), zeros(3, 3, dtype=I64)], {"axis": 1}, 1, 13, "reach outside"),
     ("TopK", [zeros(6), zeros(2, dtype=I64)], {}, 2, 21, "k must have one element"),
+    ("OneHot", [zeros(2), zeros(), zeros(8)], {}, 1, 11, "off and on must have shape [2]"),
+    ("OneHot", [zeros(2), zeros(3), zeros(2)], {}, 1, 11, "depth must have one element"),
+    ("RoiAlign", [zeros(1, 1, 4, 4), zeros(3, 0), zeros(3, dtype=I64)], {}, 1, 16, "regions must have shape [3, 4]"),
+    ("RoiAlign", [zeros(1, 1, 4, 4), zeros(3, 4), zeros(2, dtype=I64)], {}, 1, 16, "indices of images must have shape"),
+    ("MaxUnpool", [zeros(1, 1, 2, 2), zeros(1, 1, 2, 1, dtype=I64)], {"kernel_shape": [2, 2]}, 1, 22, "the indices"),
+    ("ConstantOfShape", [np.array([2, -1], I64)], {}, 1, 20, "negative dimension"),
     ("AffineGrid", [zeros(2, 2, 3), np.array([2, 1, 3, 3, 3], I64)], {}, 1, 20, "expected [N, 3, 4]"),
     (
         "ConvTranspose",

@@ -183,7 +183,7 @@ def compare(where: str, got: Any, want: Any, moved: Any, rough: bool, step: floa
         largest = np.abs(b[np.isfinite(b)]).max(initial=0)
         own = max(step * 8, 1e-5, {2: 2.0**-7, 1: 0.3}.get(want.dtype.itemsize, 0) if is_extended(want.dtype) else 0)
         swing = np.abs(b - c)
-        bound = own * np.abs(b) + own * largest * 0.5 + 30 * np.where(np.isfinite(swing), swing, np.inf)
+        bound = 2e-6 + own * np.abs(b) + own * largest * 0.5 + 30 * np.where(np.isfinite(swing), swing, np.inf)
         near = (np.abs(a - b) <= bound) | (a == b) | (np.isnan(a) & np.isnan(b))
     fine = near.all() or (rough and (near.mean() > 0.8 or want.size < 10))
     assert fine, f"{where}: {a[~near][:4]}, {b[~near][:4]}; {(~near).sum()} of {near.size}"

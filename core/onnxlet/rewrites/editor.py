@@ -47,9 +47,12 @@ class Editor:
     # Asking
 
     def nodes(self, *operators: str) -> Iterator[Node]:
-        """The nodes of these ai.onnx operators (all, if none is named) that are still there, in order."""
+        """The nodes of these ai.onnx operators (all, if none is named) that are still there and give something, in
+        order."""
         for node in self.graph.nodes:
-            if node not in self._replaced and (not operators or (not node.domain and node.op_type in operators)):
+            if node in self._replaced or not node.outputs:
+                continue
+            if not operators or (not node.domain and node.op_type in operators):
                 yield node
 
     def constant(self, name: str) -> Tensor | None:

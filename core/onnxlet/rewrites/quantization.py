@@ -288,7 +288,7 @@ def sink_dequantize(editor: Editor) -> int:
 
 
 def _sink(editor: Editor, move: Node) -> bool:
-    if move.domain or any(move.outputs[1:]) or not editor.private(move.outputs[0]):
+    if move.domain or not move.inputs or any(move.outputs[1:]) or not editor.private(move.outputs[0]):
         return False
     if move.op_type == "Concat":
         sources = [dequantized(editor, name) for name in move.inputs]

@@ -185,6 +185,29 @@ def affine_grid(node: Node, shapes: Shapes) -> None:
         fail(node, f"theta has shape {list(theta)}, expected [N, {size[0] - 2}, {size[0] - 1}] for {size[0]} sizes")
 
 
+@requires("OneHot")
+def one_hot(node: Node, shapes: Shapes) -> None:
+    _equal(node, "the values for off and on", shapes[2], (2,))
+    if shapes[1] is not None and math.prod(shapes[1]) != 1:
+        fail(node, f"depth must have one element, but has shape {list(shapes[1])}")
+
+
+@requires("RoiAlign")
+def roi_align(node: Node, shapes: Shapes) -> None:
+    x, rois, images = shapes[:3]
+    if x is not None and len(x) != 4:
+        fail(node, f"the input has shape {list(x)}, expected 4 dimensions")
+    if rois is not None:
+        _equal(node, "the regions", rois, (*rois[:1], 4))
+        _equal(node, "the indices of images", images, rois[:1])
+
+
+@requires("MaxUnpool")
+def max_unpool(node: Node, shapes: Shapes) -> None:
+    if shapes[0] is not None:
+        _equal(node, "the indices", shapes[1], shapes[0])
+
+
 @requires("GatherND")
 @requires("GatherND", domain="com.microsoft")
 def gather_nd(node: Node, shapes: Shapes) -> None:

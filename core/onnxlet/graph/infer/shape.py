@@ -473,6 +473,8 @@ def constant_of_shape(node: Node, inputs: Inputs, constants: Constants) -> list[
     value = node.attributes.get("value")
     dtype = FLOAT if value is None else value.dtype
     wanted = dims(constants, 0)
+    if any(isinstance(d, int) and d < 0 for d in wanted or ()):
+        fail(node, f"the shape {wanted} has a negative dimension")
     return [TensorType(dtype, unknown_rank(length(inputs, 0)) if wanted is None else tuple(wanted))]
 
 

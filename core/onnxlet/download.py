@@ -9,18 +9,11 @@ modification date or size), or can't be reached.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from inspect import isawaitable
-from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.parse import quote, urljoin
-from urllib.request import Request, urlopen
 
 from .errors import ExternalDataError, ModelError
 from .model.external import entry, locations
@@ -29,8 +22,6 @@ from .model.sources import JsSource, as_source, file_source
 from .model.wire import Message
 
 Progress = Callable[[str, int, int | None], None]
-
-CHUNK = 1 << 20
 
 FETCH_JS = """
 async (url, useCache, progress) => {
@@ -92,7 +83,9 @@ async def fetch(url: str, *, progress: Progress | None = None, cache: bool = Tru
             return await _fetch_in_page(url, report, cache)
         if not url.startswith(("http://", "https://")):
             raise ValueError("only http and https addresses can be fetched")
-        return await asyncio.to_thread(_fetch_on_desktop, url, report, cache)
+        from . import download_desktop  # not above: a page would wait for a tenth of Python's library
+
+        return await asyncio.to_thread(download_desktop.fetch, url, report, cache)
     except Exception as error:
         raise ModelError(f"{url} could not be downloaded: {error}") from error
 
@@ -116,13 +109,19 @@ async def gather_external(
     for name in locations(proto):
         value = entry(files, name)
         if value is None and base:
-            value = urljoin(base, quote(name))
+            value = _beside(base, name)
         if value is not None:
             try:
                 files[name] = await _waited_for(value, progress, cache)
             except Exception as error:  # of the network, of a page's files, or of what was awaited
                 raise ExternalDataError(f"external data file {name!r}: {error}") from error
     return files or given, proto
+
+
+def _beside(base: str, name: str) -> str:
+    from urllib.parse import quote, urljoin
+
+    return urljoin(base, quote(name))
 
 
 async def _waited_for(value: Any, progress: Progress | None, cache: bool) -> Any:
@@ -149,60 +148,3 @@ async def _fetch_in_page(url: str, report: Progress, cache: bool) -> JsSource:
         return JsSource(await run_js(FETCH_JS)(url, cache, proxy))
     finally:
         proxy.destroy()
-
-
-def cache_folder() -> Path:
-    """Where downloaded models are kept on a desktop: ``$XDG_CACHE_HOME/onnxlet`` or ``~/.cache/onnxlet``."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "onnxlet" / "models"
-
-
-def _fetch_on_desktop(url: str, report: Progress, cache: bool) -> Path | bytes:
-    folder = cache_folder()
-    path = folder / (hashlib.sha256(url.encode()).hexdigest() + ".onnx")
-    noted = path.with_suffix(".json")
-    if cache and path.exists() and noted.exists() and _still_current(url, json.loads(noted.read_text())):
-        report("cache", path.stat().st_size, path.stat().st_size)
-        return path
-    with urlopen(url, timeout=60) as response:
-        total = int(response.headers["Content-Length"]) if response.headers["Content-Length"] else None
-        version = _version(response.headers)
-        if not cache:
-            return b"".join(_chunks(response, report, total))
-        folder.mkdir(parents=True, exist_ok=True)
-        # Written aside and moved into place: a broken download never looks like a model.
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            try:
-                for chunk in _chunks(response, report, total):
-                    file.write(chunk)
-            except BaseException:
-                file.close()
-                os.unlink(file.name)
-                raise
-    os.replace(file.name, path)
-    noted.write_text(json.dumps(version))
-    return path
-
-
-def _chunks(response: Any, report: Progress, total: int | None) -> Any:
-    done = 0
-    while chunk := response.read(CHUNK):
-        done += len(chunk)
-        report("download", done, total)
-        yield chunk
-    if total is not None and done != total:
-        raise ValueError(f"the connection ended after {done} of {total} bytes")
-
-
-def _version(headers: Any) -> dict[str, str]:
-    names = ("ETag", "Last-Modified", "Content-Length")
-    return {name: headers[name] for name in names if headers[name]}
-
-
-def _still_current(url: str, version: dict[str, str]) -> bool:
-    try:
-        with urlopen(Request(url, method="HEAD"), timeout=10) as response:
-            now = _version(response.headers)
-    except (URLError, OSError):
-        return True
-    return next((now[name] == version[name] for name in now if name in version), False)

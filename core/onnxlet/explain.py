@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from html import escape
 
 from .execution.plan import Row, Stage
 
@@ -43,6 +42,8 @@ class Explanation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        from html import escape  # here: few sessions are explained in notebooks
+
         head = "".join(f"<th>{c}</th>" for c in COLUMNS)
         body = "".join(
             "<tr>" + "".join(f"<td>{escape(str(getattr(row, c)))}</td>" for c in COLUMNS) + "</tr>" for row in self.rows

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import index_wheel
 import pack_wheel
 
 from . import downloads, pyodide, pyodide_build, venv
@@ -25,7 +26,10 @@ SOURCES = [
     *(REPOSITORY / folder for folder in ("core", "wasm", "webgpu")),
     *(
         REPOSITORY / name
-        for name in ("pyproject.toml", "README.md", "LICENSE", "scripts/hatch_build.py", "scripts/slim_wheel.py")
+        for name in (
+            *("pyproject.toml", "README.md", "LICENSE"),
+            *("scripts/hatch_build.py", "scripts/slim_wheel.py", "scripts/index_wheel.py"),
+        )
     ),
 ]
 ZIG_CACHE = {"ZIG_GLOBAL_CACHE_DIR": str(BUILD / "zig")}
@@ -46,7 +50,7 @@ def build_wheel(kind: str = "pure") -> Path:
 
 
 def build_unpacked(kind: str = "pure") -> Path:
-    """The wheel as the build hook makes it."""
+    """The wheel as the build hook makes it, and an index of operators."""
     folder = WHEELS / (f"{kind}-unpacked" if kind == "pure" else kind)
     with exclusive(WHEELS / f"{folder.name}.lock"):
         stamp, key = folder / "sources", tree_hash(SOURCES)
@@ -59,6 +63,7 @@ def build_unpacked(kind: str = "pure") -> Path:
             command = [venv.python(), "-m", "hatchling", "build", "--target", "wheel", "--directory", fresh]
             run(command, cwd=REPOSITORY, env={**ZIG_CACHE, "ONNXLET_WHEEL": kind})
         (made,) = fresh.glob("*.whl")
+        index_wheel.add(made, venv.python())
         wheel = folder / made.name
         for old in folder.glob("*.whl"):
             if old != wheel:

@@ -56,6 +56,7 @@ def test_kernels_do_all_the_work(model: ZooModel, monkeypatch: pytest.MonkeyPatc
         return call
 
     monkeypatch.setattr(folding, "fold", folding_fold)
+    registry.registered()  # imports them all
     for key, versions in registry._OPERATORS.items():
         monkeypatch.setitem(registry._OPERATORS, key, [replace(o, function=breakable(o.function)) for o in versions])
     session = onnxlet.InferenceSession(model.path)

@@ -10,11 +10,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from pkgutil import get_data
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import onnxlet_wasm
 from onnxlet.errors import LimitError, ProviderError
 
 from . import delta
@@ -85,10 +86,8 @@ def _module_bytes(name: str) -> bytes:
 
 
 def _file(path: str) -> bytes:
-    """A file of this package."""
-    content = get_data("onnxlet_wasm", path)
-    assert content is not None
-    return content
+    """A file of this package. It is beside the package's top: modules may be in an archive."""
+    return (Path(onnxlet_wasm.__path__[0]) / path).read_bytes()
 
 
 def _isolated() -> bool:

@@ -6,7 +6,6 @@ can so copy weights from where they lie to where it needs them, with no stay in 
 
 from __future__ import annotations
 
-import mmap
 import os
 import sys
 from typing import Any, Protocol, runtime_checkable
@@ -41,6 +40,8 @@ class MappedFile(MemorySource):
     """A file mapped into memory: only the pages that are looked at are read, so its size does not matter."""
 
     def __init__(self, path: str):
+        import mmap  # here: a page has no use for it
+
         self.path = path
         with open(path, "rb") as file:
             empty = os.fstat(file.fileno()).st_size == 0

@@ -31,6 +31,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ..families import Families
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 ATTRIBUTE_KINDS = {
@@ -67,6 +69,8 @@ class Operator:
     injected: frozenset[str]
 
 
+FAMILIES = Families("onnxlet.ops")
+
 _OPERATORS: dict[tuple[str, str], list[Operator]] = {}
 
 
@@ -78,6 +82,8 @@ def op(name: str, *, since: int = 1, until: int | None = None, domain: str = "")
     """
 
     def register(function: F) -> F:
+        if not (function.__module__ or "").startswith(FAMILIES.package):
+            FAMILIES.load(domain, name)  # before, so that what a user registers replaces it
         required = 0
         maximum: int | None = 0
         attributes, needed, injected = set(), set(), set()
@@ -118,6 +124,7 @@ def _kind(annotation: Any) -> str:
 
 def find(name: str, domain: str, version: int) -> Operator | None:
     """The operator's registration for a model that imports `version` of `domain`, or `None`."""
+    FAMILIES.load(domain, name)
     versions = _OPERATORS.get((domain, name), [])
     i = bisect_right(versions, version, key=lambda o: o.since)
     if i == 0:
@@ -128,4 +135,5 @@ def find(name: str, domain: str, version: int) -> Operator | None:
 
 def registered() -> list[Operator]:
     """All registrations, by domain, name and version."""
+    FAMILIES.load_all()
     return [o for key in sorted(_OPERATORS) for o in _OPERATORS[key]]

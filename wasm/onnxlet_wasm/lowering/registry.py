@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from onnxlet.families import Families
 from onnxlet.graph.ir import Node
 from onnxlet.providers.base import Step
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 Emit = Callable[["Compiler"], None]
 Lowering = Callable[[Step], Emit]
+
+FAMILIES = Families("onnxlet_wasm.lowering")
 
 _LOWERINGS: dict[tuple[str, str], Lowering] = {}
 
@@ -47,6 +50,7 @@ def lower(*names: str, domain: str = "") -> Callable[[Lowering], Lowering]:
 
 def find(node: Node) -> Lowering:
     """The lowering of a node's operator. Raises `Refused` where it has none."""
+    FAMILIES.load(node.domain, node.op_type)
     try:
         return _LOWERINGS[node.domain, node.op_type]
     except KeyError:
@@ -55,4 +59,5 @@ def find(node: Node) -> Lowering:
 
 def lowered_operators() -> list[tuple[str, str]]:
     """Domain and name of every operator that has kernels."""
+    FAMILIES.load_all()
     return sorted(_LOWERINGS)

@@ -8,32 +8,10 @@ import numpy as np
 
 from ...errors import OnnxletError, ShapeError
 from ..ir import Graph, Node, OptionalType, SequenceType, TensorType, Type
-from . import (
-    control,
-    elementwise,
-    matrix,
-    microsoft,
-    microsoft_models,
-    microsoft_others,
-    ml,
-    quantize,
-    reduce,
-    rnn,
-    shape,
-    signal,
-    training,
-    windows,
-)
+from . import control
 from .common import UNKNOWN, axis_of, merge_dim
 from .registry import find_inference
 from .values import MAX_SIZE, Value, evaluate
-
-FAMILIES = (
-    control, elementwise, matrix, microsoft, microsoft_models, microsoft_others, ml, quantize, reduce, rnn, shape,
-    signal, training, windows,
-)  # fmt: skip
-"""The modules whose functions are registered."""
-
 
 DEEP = 4
 """Nesting from which on a Loop's body is looked at once: each level multiplies the rounds of those within."""
@@ -254,4 +232,4 @@ def _without_symbols(type_: Type | None) -> Type | None:
     return type_
 
 
-__all__ = ["FAMILIES", "infer_graph", "infer_node", "infer_values"]
+__all__ = ["infer_graph", "infer_node", "infer_values"]

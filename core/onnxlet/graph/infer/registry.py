@@ -15,9 +15,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ...families import Families
 from ..ir import Node, Type
 
 Inference = Callable[[Node, Sequence[Type | None], Sequence[np.ndarray | None]], Sequence[Type | None]]
+
+FAMILIES = Families("onnxlet.graph.infer")
 
 _INFERENCES: dict[tuple[str, str], Inference] = {}
 
@@ -35,4 +38,5 @@ def infer(*names: str, domain: str = "") -> Callable[[Inference], Inference]:
 
 def find_inference(node: Node) -> Inference | None:
     """The inference function for a node's operator, or `None`."""
+    FAMILIES.load(node.domain, node.op_type)
     return _INFERENCES.get((node.domain, node.op_type))

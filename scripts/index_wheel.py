@@ -1,0 +1,65 @@
+"""An index of what the families in a wheel register, so that a model imports only its own operators' families.
+
+See `onnxlet.families`. What a family registers is seen by importing it, once, here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+from pprint import pformat
+
+import slim_wheel
+
+MODULE = "onnxlet/family_index.py"
+
+# Prints [package, family, "domain:name"] for every registration; a family is the module that is being imported.
+RECORD = """
+import json, sys
+
+found = []
+
+def watch(frame, event, argument):
+    if event != "call" or frame.f_code.co_name != "register" or "FAMILIES" not in frame.f_globals:
+        return
+    given, package, caller = frame.f_locals, frame.f_globals["FAMILIES"].package, frame.f_back
+    while caller.f_code.co_name != "<module>":
+        caller = caller.f_back
+    family = caller.f_globals["__name__"].removeprefix(package + ".")
+    for name in given.get("names") or [given["name"]]:
+        found.append([package, family, f"{given['domain']}:{name}"])
+
+sys.setprofile(watch)
+import onnxlet.graph.infer.registry, onnxlet.ops.registry, onnxlet_wasm.lowering.registry
+for module in (onnxlet.graph.infer, onnxlet.ops, onnxlet_wasm.lowering):
+    module.registry.FAMILIES.load_all()
+print(json.dumps(found))
+"""
+
+
+def add(wheel: Path, python: Path) -> None:
+    """Put the index into an unpacked wheel, whose modules `python` can import.
+
+    Raises `ValueError` where what a family registers depends on the order of imports.
+    """
+    contents = slim_wheel.read(wheel)
+    with tempfile.TemporaryDirectory() as folder:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+        command = [str(python), "-P", "-c", f"import sys; sys.path.insert(0, {folder!r})\n{RECORD}"]
+        registrations = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    names: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for package, family, word in registrations:
+        names[package][family].add(word)
+    for package, families in names.items():
+        words = [word for found in families.values() for word in found]
+        if package != "onnxlet.ops" and len(words) > len(set(words)):  # an operator's versions may be in several
+            twice = sorted({word for word in words if words.count(word) > 1})
+            raise ValueError(f"{package}: two families register {', '.join(twice)}")
+    table = {p: {f: " ".join(sorted(words)) for f, words in sorted(families.items())} for p, families in names.items()}
+    contents[MODULE] = f"NAMES = {pformat(table, width=200, compact=True)}\n".encode()
+    slim_wheel.write(wheel, contents)

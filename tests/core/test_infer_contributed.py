@@ -168,6 +168,38 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
             *[i32(3).reshape(1), i32(3).reshape(1)],
         ],
     ),
+    (
+        "PagedAttention",
+        GROUPED,
+        [
+            *[f(3, 16, dtype=F16), f(3, 8, dtype=F16), f(3, 8, dtype=F16), *[f(2, 4, 2, 4, dtype=F16)] * 2],
+            *[i32(0, 1, 3), i32(2, 0), i32([[0], [1]])],
+        ],
+    ),
+    (
+        "PagedAttention",
+        {"num_heads": 4, "kv_num_heads": 1, "kv_cache_layout": "LATENT", "v_head_size": 3, "scale": 0.5},
+        [
+            *[f(3, 16, dtype=F16), f(3, 4, dtype=F16), None, f(2, 4, 1, 4, dtype=F16), None],
+            *[i32(0, 1, 3), i32(2, 0), i32([[0], [1]])],
+        ],
+    ),
+    (
+        "SparsePagedAttention",
+        GROUPED,
+        [
+            *[f(3, 32, dtype=F16), None, None, *[f(2, 4, 2, 4, dtype=F16)] * 2, i32(0, 1, 3), i32(2, 0)],
+            *[i32([[0], [1]]), None, i32([[0], [1], [0]]), i32(1, 1, 1)],
+        ],
+    ),
+    (
+        "DynamicSparseAttention",
+        GROUPED,
+        [
+            *[f(1, 3, 16), f(1, 3, 8), f(1, 3, 8), f(1, 2, 6, 4), f(1, 2, 6, 4), None, None],
+            *[i32([[0], [1], [2]]), i32(1, 1, 1), i32(2).reshape(1), i32(3).reshape(1)],
+        ],
+    ),
     ("RotaryEmbedding", {}, [f(1, 3, 8), ids([0, 1, 2]), f(5, 2), f(5, 2)]),
     ("MatMulNBits", {"K": 64, "N": 10, "bits": 4, "block_size": 32}, [f(2, 3, 64), u(10, 2, 16), f(20)]),
     (
@@ -387,7 +419,10 @@ def test_operator(op: str, attributes: dict[str, Any], inputs: list[Any]):
     injected: dict[str, Any] = {"n_outputs": 1, "opset": 1, "output_types": [None] * 4}
     keywords = {**{k: injected[k] for k in operator.injected}, **attributes}
     result = operator.function(*inputs, **keywords)
-    results = [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
+    results = list(result if isinstance(result, tuple) else (result,))
+    while results[-1] is None:
+        results.pop()
+    results = [np.asarray(r) for r in results]
     results = results[: SEVERAL.get(op, len(results))]
     names = ["" if v is None else f"i{i}" for i, v in enumerate(inputs)]
     node = Node(op, names, [f"o{i}" for i in range(len(results))], attributes, "com.microsoft")

@@ -412,3 +412,31 @@ def sparse_attention(node: Node, inputs: Inputs, constants: Constants) -> list[T
     if not present(node, 1):
         width = product((heads, part_of(width, heads + 2 * kv_heads)))
     return [TensorType(dtype, (batch, length, width)), tensor(node, inputs, 3), tensor(node, inputs, 4)]
+
+
+@infer("PagedAttention", "SparsePagedAttention", domain=MS)
+def paged_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    q = shape_of(node, inputs, 0, rank=2)
+    heads, kv_heads = node.attributes["num_heads"], node.attributes["kv_num_heads"]
+    tokens, width = q or (None, None)
+    narrower = node.attributes.get("v_head_size", 0)
+    if narrower:
+        width = heads * narrower
+    elif not present(node, 1):
+        width = product((heads, part_of(width, heads + 2 * kv_heads)))
+    return [TensorType(dtype_of(node, inputs, 0), (tokens, width)), tensor(node, inputs, 3), tensor(node, inputs, 4)]
+
+
+@infer("DynamicSparseAttention", domain=MS)
+def dynamic_sparse_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    q, dtype = shape_of(node, inputs, 0, rank=3), dtype_of(node, inputs, 0)
+    heads, kv_heads = node.attributes["num_heads"], node.attributes["kv_num_heads"]
+    batch, length, width = q or (None, None, None)
+    if not present(node, 1):
+        width = product((heads, part_of(width, heads + 2 * kv_heads)))
+    past = shape_of(node, inputs, 3, rank=4) if present(node, 3) else (batch, kv_heads, 0, part_of(width, heads))
+    total = ints(constants, 10)
+    capacity = max(total[0], past[2]) if total and past is not None and isinstance(past[2], int) else None
+    cache = TensorType(dtype_of(node, inputs, 3) or dtype, None if past is None else (*past[:2], capacity, past[3]))
+    y = TensorType(dtype_of_number(16) if node.attributes.get("output_bf16", 0) else dtype, (batch, length, width))
+    return [y, cache, cache, TensorType(INT32, (1,))]

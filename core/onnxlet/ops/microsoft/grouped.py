@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...model.dtypes import bits_of, float_values, named
 from ..attention import grouped_matmul, join_heads, masked_softmax, rotate, soft_cap
 from ..common import to_float32
 from ..precision import narrow
@@ -41,23 +42,27 @@ def separate(
 class Store:
     """How a cache holds numbers: as they are, or as integers or narrow floats that a scale makes them.
 
-    Integers of four bits are stored two to a byte, the low bits first, plus 8.
+    Those of four bits are stored two to a byte, the low bits first: integers plus 8 (`packing` "offset"), integers
+    ("int4") or floats ("float4e2m1").
     """
 
     dtype: np.dtype
     scale: np.ndarray | None = None
-    bits: int = 8
+    packing: str = ""
 
-    @property
-    def packed(self) -> bool:
-        return self.scale is not None and self.bits == 4
+    def values(self) -> np.ndarray:
+        """The number of each code of four bits."""
+        if self.packing == "float4e2m1":
+            return float_values("float4_e2m1fn")
+        code = np.arange(16, dtype=np.float32)
+        return code - 8 if self.packing == "offset" else np.where(code < 8, code, code - 16)
 
-    def read(self, x: np.ndarray) -> np.ndarray:
-        """Numbers from (..., size) of a cache."""
+    def read(self, x: np.ndarray, size: int) -> np.ndarray:
+        """Numbers (..., size) from a cache."""
         if self.scale is None:
             return to_float32(x)
-        if self.packed:
-            return (unpack_bits(x, 4, 2 * x.shape[-1]).astype(np.float32) - 8) * self.scale
+        if self.packing:
+            return self.values()[unpack_bits(x, 4, size)] * self.scale
         return to_float32(x).astype(np.float32) * self.scale
 
     def write(self, x: np.ndarray) -> np.ndarray:
@@ -65,15 +70,21 @@ class Store:
         if self.scale is None:
             return narrow(x, self.dtype)
         y = x / self.scale
-        if self.dtype.kind not in "iu":
-            return narrow(y, self.dtype)
-        if not self.packed:
+        if not self.packing:
+            if self.dtype.kind not in "iu":
+                return narrow(y, self.dtype)
             return np.clip(np.rint(y), -128, 127).astype(self.dtype)
-        codes = (np.clip(np.rint(y), -8, 7) + 8).astype(np.uint8)
+        if self.packing == "float4e2m1":
+            codes = bits_of(narrow(y, named("float4_e2m1fn"))) & np.uint8(15)
+        else:
+            whole = np.clip(np.rint(y), -8, 7).astype(np.int8) + np.int8(8 if self.packing == "offset" else 0)
+            codes = whole.view(np.uint8) & np.uint8(15)
+        if codes.shape[-1] % 2:
+            codes = np.pad(codes, [(0, 0)] * (codes.ndim - 1) + [(0, 1)])
         return codes[..., ::2] | codes[..., 1::2] << 4
 
     @classmethod
-    def of(cls, cache: np.ndarray, scale: np.ndarray | None, quant_type: str, bits: int) -> Store:
+    def of(cls, cache: np.ndarray, scale: np.ndarray | None, quant_type: str, packing: str = "") -> Store:
         """For a cache of this type, which `quant_type` says to be quantised or not."""
         if quant_type not in QUANT_TYPES:
             raise ValueError(f"a cache quantised {quant_type!r}; known are {', '.join(QUANT_TYPES)}")
@@ -81,7 +92,7 @@ class Store:
             return cls(cache.dtype)
         if scale is None:
             raise ValueError(f"a cache quantised {quant_type} needs scales")
-        return cls(cache.dtype, scale.astype(np.float32), bits or 8)
+        return cls(cache.dtype, scale.astype(np.float32), packing)
 
 
 def resident(total: np.ndarray, capacity: int, window: int) -> np.ndarray:
@@ -175,7 +186,8 @@ def group_query_attention(
         (past_key, k, (k_scale, k_quant_type)),
         (past_value, v, (v_scale, v_quant_type)),
     ):
-        store = Store(query.dtype) if past is None else Store.of(past, *how, kv_cache_bit_width)
+        packing = "offset" if kv_cache_bit_width == 4 else ""
+        store = Store(query.dtype) if past is None else Store.of(past, *how, packing)
         written = store.write(fresh)
         cache = np.zeros((batch, kv_num_heads, reach, written.shape[3]), written.dtype)
         if past is not None:  # each row is put at its position
@@ -186,7 +198,7 @@ def group_query_attention(
         present = cache[row, :, np.minimum(at, reach - 1)].swapaxes(1, 2)
         there = np.arange(capacity) < kept[:, None] if window else at < reach
         presents.append(np.where(there[:, None, :, None], present, np.zeros((), present.dtype)))
-        whole.append(store.read(cache[:, :, :total]))
+        whole.append(store.read(cache[:, :, :total], fresh.shape[3]))
     keys, values = whole
 
     scores = grouped_matmul(q, keys.swapaxes(-1, -2)) * (scale or 1 / math.sqrt(size))

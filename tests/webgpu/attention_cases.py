@@ -32,6 +32,8 @@ def standard_cases() -> Iterator[Case]:
         )
     more = {"left_window_size": 2, "is_causal": 1}
     yield Case("Attention", [q, k, v, None, None, None, lengths], more, version=25, note="lengths, window", **NEAR)
+    preview: dict[str, Any] = {"domain": "ai.onnx.preview", "version": 1}
+    yield Case("FlexAttention", [q, k, v], {"scale": 0.4}, **preview, **NEAR)
     flags = integers(5, 4, low=0, high=2, dtype=np.bool_)
     yield Case("Attention", [q, k, v, flags], {}, version=24, note="short mask", **NEAR)
     yield Case("Attention", [q, k, v, random(2, 4, 5, 3)], {}, version=24, note="short bias", **NEAR)

@@ -1,63 +1,39 @@
-"""The standard's cases for single operators with the GPU provider first: all pass, and many run on the GPU alone."""
+"""The standard's cases for single operators with the GPU provider first: all pass, and most run on the GPU alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
-from onnxlet import InferenceSession, providers
-from onnxlet.execution import plan
-from onnxlet_webgpu import provider as webgpu
 from onnxlet_webgpu.provider import WebGpuProvider
 from tests.conformance import suite
+from tests.webgpu import alone
 
 pytestmark = pytest.mark.slow
 
-ALONE = 570
-"""Cases that are computed by the GPU alone (what is folded into the plan aside)."""
 
-
-class Shared:
-    """The tests' provider, which sessions may use but not close."""
-
-    name = webgpu.NAME
-
-    def __init__(self, provider: WebGpuProvider):
-        self.supports, self.compile = provider.supports, provider.compile
-        self.wait, self.memory_stats = provider.wait, provider.memory_stats
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture
-def gpu_first(gpu_provider: WebGpuProvider, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Sessions on one device, which keep single operators there; gives the names of cases that it computed alone."""
-    info = replace(webgpu.PROVIDER, create=lambda options: Shared(gpu_provider))
-    monkeypatch.setattr(webgpu, "PROVIDER", info)
-    monkeypatch.setattr(plan, "demote_islands", lambda *arguments: False)
-    return []
-
-
-def test_all_cases(gpu_first: list[str]):
+def test_all_cases(gpu_provider: WebGpuProvider):
     """Every case passes, wherever it runs."""
-    current = ""
-
-    def run(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
-        with InferenceSession(model, providers=[providers.WEBGPU]) as session:
-            names = [argument.name for argument in session.get_inputs()]
-            results = session.run(None, dict(zip(names, inputs, strict=True)))
-            where = {row.provider for row in session.explain().rows}
-        if providers.WEBGPU in where and where <= {providers.WEBGPU, "plan"}:
-            gpu_first.append(current)
-        return results
-
-    failed = []
-    for case in suite.collect():
-        current = case.name
-        failed += suite.failures([case], run)
+    with alone.gpu_first(gpu_provider):
+        failed = suite.failures(suite.collect(), alone.run)
     assert not failed, f"{len(failed)} cases fail:\n" + "\n".join(failed)
-    assert len(set(gpu_first)) >= ALONE
+
+
+def test_cases_without_anything_else(gpu_provider: WebGpuProvider):
+    """Every case that is not left out with a reason is computed by the GPU alone; those that are, are not."""
+    left_out = alone.read_left_out()
+    lines, dispatching = [], 0
+    with alone.gpu_first(gpu_provider):
+        for case in suite.collect():
+            try:
+                dispatching += alone.check_alone(case) > 0
+                told = ""
+            except alone.NotAlone as error:
+                told = str(error)
+            except Exception as error:
+                lines.append(f"{case.name}: {type(error).__name__}: {error}")
+                continue
+            if bool(told) != (case.name in left_out):
+                lines.append(f"{case.name}: {told or 'runs alone, and is left out'}")
+    assert not lines, f"{len(lines)} cases differ from left_out.txt:\n" + "\n".join(lines)
+    assert set(left_out) <= {case.name for case in suite.collect()}
+    assert dispatching >= 0.8 * alone.TENSOR_CASES

@@ -288,3 +288,13 @@ each {{ store(at, {weight}); }}
     emit_rows(
         n, n.title(scores, note=f"weights {unseen}"), reads, out, scores.size // length, length, base, 1, statements
     )
+
+
+@lowering("FlexAttention", domain="ai.onnx.preview")
+def flex_attention(n: Lowering) -> None:
+    """Without bodies; those run on providers of their own."""
+    n.ignore("softmax_precision")
+    q, k, v = (Heads(n, n.input(i), None) for i in range(3))
+    scale = n.attribute("scale")
+    scores = emit_scores(n, q, k, 1 / sqrt(q.size) if scale is None else scale)
+    _weighted_values(n, scores, q, v, UNSEEN_ZERO, n.output(0, "float32"), False)

@@ -243,7 +243,8 @@ def pad(n: Lowering) -> None:
     else:
         given = n.known(1, "the padding").reshape(-1).tolist()
         if n.has_input(2):
-            value = n.known(2, "the value to pad with").reshape(-1)[0]
+            known = n.constant(2)
+            value = "fill[0]" if known is None else widened(known).reshape(-1)[0]
         if n.has_input(3):
             axes = [a % rank for a in n.known(3, "the axes to pad").reshape(-1).tolist()]
     begins = [0] * rank
@@ -267,15 +268,22 @@ def pad(n: Lowering) -> None:
         else:
             place.append(f"{_folded(mode, f'at{d}', size)} * {strides[d]}")
     index = " + ".join(place) or "0"
+    reads = [x.binding("x")]
     if mode == "constant":
-        fill = literal(int(bool(value)) if x.dtype == np.bool_ else value, x.element)
+        if isinstance(value, str):
+            reads.append(n.input(2, *MOVED).binding("fill"))
+            fill = value
+        elif x.dtype == np.float64:
+            n.refuse("padding with a known float64 has no GPU kernel")
+        else:
+            fill = literal(int(bool(value)) if x.dtype == np.bool_ else value, x.element)
         lines.append(f"var value = {fill};")
         lines.append(f"if ({' && '.join(inside) or 'true'}) {{ value = x[{index}]; }}")
         lines.append("store(i, value);")
     else:
         lines.append(f"store(i, x[{index}]);")
     title = n.title(x, out, note=f"{mode} before {begins}")
-    n.emit_flat(title, [x.binding("x")], "\n".join(lines), out)
+    n.emit_flat(title, reads, "\n".join(lines), out)
 
 
 def _folded(mode: str, at: str, size: int) -> str:

@@ -65,7 +65,7 @@ def reduce(n: Lowering) -> None:
 
 def _reduce_nothing(n: Lowering, name: str) -> None:
     """Every result is that of no elements."""
-    out = n.output(0)
+    out = n.output(0, *NUMBERS, "bool")
     if out.kind == "float32":
         start, _, _, finish = FORMS["ReduceLogSum" if name == "ReduceLogSumExp" else name]
         start = start.format(zero="0.0", one="1.0")

@@ -22,15 +22,21 @@ from onnxlet.ops.resize import (
 
 from ..kernel import Binding
 from ..lowering import Lowering, lowering
-from ..wgsl import contiguous_strides
+from ..storage import MOVED
+from ..wgsl import contiguous_strides, literal
 
 Taps = tuple[np.ndarray, np.ndarray]
 """For one axis: which input coordinates each output coordinate reads, and their weights; two (outputs, taps) arrays."""
 
 
+OUTSIDE = -1
+"""Instead of an input coordinate: the output coordinate lies outside of what is cropped."""
+
+
 @lowering("Resize", "Upsample")
 def resize(n: Lowering) -> None:
-    x, out = n.input(0), n.output(0, "float32")
+    nearest = n.attribute("mode", "nearest") == "nearest"
+    x, out = n.input(0, *(MOVED if nearest else ("float32",))), n.output(0)
     tables = {d: t for d, t in _tables(n, x.shape).items() if t is not None}
     if any(len(index) != out.shape[d] for d, (index, _) in tables.items()):
         n.refuse("the output's size does not follow from scales and sizes")
@@ -52,7 +58,7 @@ def resize(n: Lowering) -> None:
         lines.append(f"let o{d} = {f'i / {inner}u' if inner > 1 else 'i'} % {out.shape[d]}u;")
         if d not in tables:
             place.append(f"o{d} * {strides[d]}u")
-    lines += [f"let base = {' + '.join(place) or '0u'};", "var total = 0.0;"]
+    lines += [f"let base = {' + '.join(place) or '0u'};", f"var total = {literal(0, x.element)};"]
     indent, weights, at = "", [], "base"
     for d, (index, _) in tables.items():
         count = index.shape[1]
@@ -68,6 +74,11 @@ def resize(n: Lowering) -> None:
         lines.append(f"{indent}let w = {' * '.join(weights)};")
         lines.append(f"{indent}if (w != 0.0) {{ total += w * x[{at}]; }}")
     lines += ["    " * k + "}" for k in reversed(range(len(tables)))]
+    for d, (index, _) in tables.items():
+        if (index == OUTSIDE).any():
+            value = literal(n.attribute("extrapolation_value", 0.0), x.element)
+            lines.append(f"if (taps[{starts[d]}u + o{d} * {index.shape[1]}u].x == {OUTSIDE}) {{ total = {value}; }}")
+    n.ignore("extrapolation_value")
     lines.append("store(i, total);")
     n.emit_flat(n.title(x, out, note=f"{list(tables)} resized"), [x.binding("x"), taps], "\n".join(lines), out)
 
@@ -78,26 +89,29 @@ def _tables(n: Lowering, shape: tuple[int, ...]) -> dict[int, Taps | None]:
     if n.version < 11 or n.step.node.op_type == "Upsample":
         return _tables_by_scales(n, shape, "linear" if mode in ("bilinear", "trilinear") else mode)
     transform = n.attribute("coordinate_transformation_mode", "half_pixel")
-    if transform == "tf_crop_and_resize":
-        n.refuse("Resize with tf_crop_and_resize has no GPU kernel")
+    crop = transform == "tf_crop_and_resize"
+    roi = _present(n, 1) if crop else None
     scales, sizes = (_present(n, i) for i in (2, 3))
     axes = [a % len(shape) for a in n.attribute("axes") or range(len(shape))]
-    n.attribute("extrapolation_value")  # of tf_crop_and_resize
     policy = n.attribute("keep_aspect_ratio_policy", "stretch")
-    plans = axis_plans(shape, axes, None, scales, sizes, policy, False)
+    plans = axis_plans(shape, axes, roi, scales, sizes, policy, crop)
     rounding = ROUNDINGS[n.attribute("nearest_mode", "round_prefer_floor")]
     cubic = cubic_kernel(n.attribute("cubic_coeff_a", -0.75))
     antialias, exclude = bool(n.attribute("antialias", 0)), bool(n.attribute("exclude_outside", 0))
     tables: dict[int, Taps | None] = {}
     for d, axis in plans.items():
         positions = TRANSFORMS[transform](axis.coordinates(), axis)
-        if axis.after == axis.before == axis.exact:
+        if axis.after == axis.before == axis.exact and (axis.start, axis.end) == (0.0, 1.0):
             tables[d] = None
         elif mode == "nearest":
             tables[d] = _nearest(rounding(positions), axis)
         else:
             kernel, radius = (linear_kernel, 1) if mode == "linear" else (cubic, 2)
             tables[d] = stencil(positions, axis, kernel, radius, antialias, exclude)
+        table = tables[d]
+        if crop and table is not None:
+            beyond = (positions < 0) | (positions > axis.before - 1)
+            tables[d] = np.where(beyond[:, None], OUTSIDE, table[0]), table[1]
     return tables
 
 

@@ -96,8 +96,12 @@ INLINE Rounding rounding_to(int is_signed, int32_t zero) {
     return (Rounding){vsplat((float)(least - zero)), vsplat((float)(most - zero)), bits - zero};
 }
 INLINE vi rounded(vf value, const Rounding *to) {
+#if defined(__wasm__)
+    value = (vf)wasm_f32x4_pmin((v128_t)to->high, wasm_f32x4_pmax((v128_t)to->low, (v128_t)value));
+#else
     value = vselect(value > to->low, value, to->low);
     value = vselect(value < to->high, value, to->high);
+#endif
     return (vi)(value + ROUNDER) - to->shift;
 }
 

@@ -11,7 +11,7 @@ from onnxlet.providers.base import ProviderInfo, Segment, Step
 from . import threads
 from .engine import IN_BROWSER, Engine
 from .halves import Halves, jumps
-from .lowering import Refused, expanded, expanded_segment, find, joined_rounding
+from .lowering import Refused, expanded, expanded_segment, find, joined_rounding, on_bytes
 from .memory import Memory
 from .program import Program
 
@@ -47,7 +47,7 @@ class KernelProvider:
         with self._memory.lock:
             if self._memory.closed:
                 raise SessionClosedError("This session was closed.")
-            steps = joined_rounding(expanded_segment(self._halves.segment(segment), self._derivations))
+            steps = joined_rounding(on_bytes(expanded_segment(self._halves.segment(segment), self._derivations)))
             return Program(self._memory, steps, types=segment.types)
 
     async def prepare(self, constant_bytes: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .bytewise import on_bytes
 from .expansion import expanded, expanded_segment
 from .registry import Refused, find, lower, lowered_operators
 from .rounding import joined_rounding
@@ -14,4 +15,5 @@ __all__ = [
     "joined_rounding",
     "lower",
     "lowered_operators",
+    "on_bytes",
 ]

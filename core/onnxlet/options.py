@@ -29,13 +29,15 @@ class ExecutionMode(enum.IntEnum):
 class SessionOptions:
     """Options of an `InferenceSession`.
 
-    `disabled_rewrites` switches single rewrites off by name (`onnxlet.rewrites.names()` lists them).
+    `disabled_rewrites` switches single rewrites off by name (`onnxlet.rewrites.names()` lists them). The rewritten
+    model is written to `optimized_model_filepath`, if that is set: a file that other runtimes can run too.
     `intra_op_num_threads` is how many threads compute on the CPU; 0 is what the machine has, up to 8. It is 1 in pages
     that are not cross-origin isolated (`onnxlet.features()`). `limits` bounds what a model may ask for.
     """
 
     graph_optimization_level: GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_ALL
     disabled_rewrites: set[str] = field(default_factory=set)
+    optimized_model_filepath: str = ""
     intra_op_num_threads: int = 0
     inter_op_num_threads: int = 0
     execution_mode: ExecutionMode = ExecutionMode.ORT_SEQUENTIAL

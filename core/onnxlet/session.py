@@ -6,9 +6,9 @@ import asyncio
 import sys
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,8 @@ class InferenceSession:
 
     `path_or_bytes` is a path, the bytes of a model, an open binary file, or an `onnx.ModelProto`. `providers` is a
     list of names or `(name, options)` pairs in order of preference; the default is the CPU. A provider of
-    onnxruntime's that onnxlet does not have is skipped with a warning.
+    onnxruntime's that onnxlet does not have is skipped with a warning. `disabled_optimizers` names rewrites of the
+    graph that are left out (`onnxlet.rewrites.names()`); names of other runtimes' optimisers are passed over.
 
     Raises `ModelError` if the model is not valid, `MissingOperatorsError` if it uses operators that are not there
     (all are listed), `ProviderError` if none of the providers can be used.
@@ -79,7 +80,9 @@ class InferenceSession:
         provider_options: Sequence[Mapping[str, Any]] | None = None,
         *,
         external_data: Any = None,
+        disabled_optimizers: Collection[str] | None = None,
     ):
+        sess_options = _without(sess_options, disabled_optimizers)
         made, absent = _create_providers(providers, provider_options, sess_options)
         self._start(path_or_bytes, sess_options, made, absent, external_data)
 
@@ -92,6 +95,7 @@ class InferenceSession:
         provider_options: Sequence[Mapping[str, Any]] | None = None,
         *,
         external_data: Any = None,
+        disabled_optimizers: Collection[str] | None = None,
         progress: Progress | None = None,
         cache: bool = True,
     ) -> InferenceSession:
@@ -109,6 +113,7 @@ class InferenceSession:
         external_data, proto = await download.gather_external(
             source, external_data, address, progress=progress, cache=cache
         )
+        sess_options = _without(sess_options, disabled_optimizers)
         made, absent = await _create_providers_async(providers, provider_options, sess_options)
         session = cls.__new__(cls)
         session._start(source, sess_options, made, absent, external_data, proto)
@@ -135,6 +140,8 @@ class InferenceSession:
             self._model: Model = load_model(source, external_data=external_data, proto=proto)
             check_operators(self._model.graph)
             graph = rewrites.optimize(self._model.graph, self._options)
+            if self._options.optimized_model_filepath:
+                rewrites.write(self._model, graph, self._options.optimized_model_filepath)
         except BaseException:
             for provider in made:
                 provider.close()
@@ -275,6 +282,14 @@ class InferenceSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _without(options: SessionOptions | None, disabled: Collection[str] | None) -> SessionOptions | None:
+    """The options with some rewrites disabled."""
+    if not disabled:
+        return options
+    options = options or SessionOptions()
+    return replace(options, disabled_rewrites=options.disabled_rewrites | ({*disabled} & {*rewrites.names()}))
 
 
 def _own(outputs: list[Any], feeds: Mapping[str, Any]) -> list[Any]:

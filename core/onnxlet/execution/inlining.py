@@ -36,7 +36,7 @@ def inlined(node: Node, branch: Graph, used: Container[str]) -> tuple[list[Node]
         if name in made and names[name] == prefix + name:
             names[name] = output
         else:
-            copies.append(Node("Identity", [names.get(name, name)], [output], {}, "", 13))
+            copies.append(Node("Identity", [names.get(name, name)], [output], {}, "", node.version))
     nodes = [_renamed_node(inner, names) for inner in branch.nodes]
     return nodes + copies, {names[name]: tensor for name, tensor in branch.initializers.items()}
 

@@ -165,8 +165,23 @@ class Graph:
 
 
 @dataclass(slots=True, eq=False)
+class Function:
+    """An operator of the model's own: nodes that lead from `inputs` to `outputs`, in operators of `opsets`."""
+
+    name: str
+    domain: str
+    inputs: list[str]
+    outputs: list[str]
+    nodes: list[Node]
+    opsets: dict[str, int]
+
+
+@dataclass(slots=True, eq=False)
 class Model:
-    """A model as read from a file: its main graph (functions inlined) and what it says about itself."""
+    """A model as read from a file: its main graph (functions inlined) and what it says about itself.
+
+    `functions` are those that the graph still calls: none, but in a model that is made to be written.
+    """
 
     graph: Graph
     opsets: dict[str, int]
@@ -177,3 +192,4 @@ class Model:
     model_version: int = 0
     doc_string: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
+    functions: list[Function] = field(default_factory=list)

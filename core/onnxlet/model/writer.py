@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import LimitError, UnsupportedError
-from ..graph.ir import STRING, Graph, MapType, Model, Node, OptionalType, SequenceType, TensorType, Type
+from ..graph.ir import STRING, Function, Graph, MapType, Model, Node, OptionalType, SequenceType, TensorType, Type
 from .dtypes import BITS, bits_of, element_type_of
 from .tensors import Tensor
 
@@ -147,7 +147,7 @@ def _pairs(number: int, entries: Mapping[str, str]) -> Iterator[bytes | memoryvi
 def _model(model: Model, external: External) -> Pieces:
     opsets = _opsets(model)
     used = {element_type_of(t.dtype) for t in _tensors(model.graph)}
-    version = max(model.ir_version or IR_VERSION, 4, *(_SINCE_IR.get(t, 0) for t in used), 0)
+    version = max(model.ir_version or IR_VERSION, 4, *(_SINCE_IR.get(t, 0) for t in used), 8 if model.functions else 0)
     return [
         *_int(1, version),
         *_text(2, model.producer_name or PRODUCER),
@@ -158,6 +158,18 @@ def _model(model: Model, external: External) -> Pieces:
         *_message(7, _graph(model.graph, external, declared=True)),
         *(p for domain, v in opsets.items() for p in _message(8, [*_text(1, domain), *_int(2, v)])),
         *_pairs(14, model.metadata),
+        *(p for function in model.functions for p in _message(25, _function(function, external))),
+    ]
+
+
+def _function(function: Function, external: External) -> Pieces:
+    return [
+        *_text(1, function.name),
+        *(p for name in function.inputs for p in _bytes(4, name.encode())),
+        *(p for name in function.outputs for p in _bytes(5, name.encode())),
+        *(p for node in function.nodes for p in _message(7, _node(node, external))),
+        *(p for domain, v in function.opsets.items() for p in _message(9, [*_text(1, domain), *_int(2, v)])),
+        *_text(10, function.domain),
     ]
 
 

@@ -6,6 +6,7 @@ on it runs. They are run over the graph and every sub-graph until nothing change
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..graph.infer import infer_values
-from ..graph.ir import Graph, Type
+from ..graph.ir import Graph, Model, Type
 from ..model.tensors import Tensor
 from ..options import GraphOptimizationLevel, SessionOptions
 from .activations import fuse_gates, fuse_gelu, fuse_hard_swish
@@ -105,6 +106,20 @@ def optimize(graph: Graph, options: SessionOptions) -> Graph:
     return _optimize(graph, chosen, {}, {})
 
 
+def write(model: Model, graph: Graph, path: str) -> None:
+    """Write `model` with its rewritten `graph` as a file that other runtimes can run; large tensors go to a file beside
+    it where an .onnx file can't hold them.
+
+    Raises `UnsupportedError` where the graph holds something that a file can't say.
+    """
+    # Rarely needed: not imported before.
+    from ..model.writer import MAX_BYTES, save
+    from .portable import portable
+
+    large = sum(t.nbytes for t in graph.initializers.values()) > MAX_BYTES - (64 << 20)
+    save(portable(model, graph), path, external_data=f"{os.path.basename(path)}.data" if large else None)
+
+
 def _optimize(
     graph: Graph, chosen: list[Rewrite], outer: Mapping[str, Tensor], outer_types: Mapping[str, Type | None]
 ) -> Graph:
@@ -147,4 +162,4 @@ def _infer(graph: Graph, outer: Mapping[str, Type | None]) -> tuple[dict[str, Ty
     return {**captured, **graph.types, **inferred}, values
 
 
-__all__ = ["REWRITES", "Editor", "Rewrite", "names", "optimize"]
+__all__ = ["REWRITES", "Editor", "Rewrite", "names", "optimize", "write"]

@@ -80,8 +80,8 @@ static void gather(const Gather *g, word m0, word m1) {
     const word taps = a->kd * a->kh * a->kw;
     const word wide = (a->kw - 1) * a->dilation_w, tall = (a->kh - 1) * a->dilation_h, deep = (a->kd - 1) * a->dilation_d;
     Pixel p = {m0 % a->ow, m0 / a->ow % a->oh, m0 / a->ow / a->oh % a->od, m0 / a->ow / a->oh / a->od};
-    for (word m = m0; m < m1; m += TILE_ROWS) {
-        const word rows = min_word(TILE_ROWS, m1 - m);
+    for (word m = m0, rows; m < m1; m += rows) {
+        rows = tile_rows(m1 - m);
         word front = p.z * a->stride_d - a->pad_front, top = p.y * a->stride_h - a->pad_top;
         word left = p.x * a->stride_w - a->pad_left;
         if (p.x + rows <= a->ow && front >= 0 && front + deep < a->d && top >= 0 && top + tall < a->h && left >= 0 &&
@@ -137,8 +137,9 @@ static void conv_block(const Gather *g, word m0, word m1, word n0, word n1) {
         t.b = panels + n * depth;
         t.bias = bias ? bias + n : no_bias;
         t.rows = (const char *const *)g->rows;
-        for (word m = m0; m < m1; m += TILE_ROWS) {
-            const word rows = min_word(TILE_ROWS, m1 - m), at = m * a->y_step + offset + n;
+        for (word m = m0, rows; m < m1; m += rows) {
+            rows = tile_rows(m1 - m);
+            const word at = m * a->y_step + offset + n;
             t.c = F32(a->y) + at;
             t.residual = a->residual ? F32(a->residual) + at : 0;
             t.rows_step = rows * (word)sizeof(char *);

@@ -89,8 +89,8 @@ static void multiply_block(const Product *p, word m0, word m1, word n0, word n1,
         word width = min_word(TILE_COLUMNS, n1 - n), panels = width > PANEL ? 2 : 1;
         t.b = p->b + (n * p->depth + k0 * PANEL);
         t.bias = p->bias ? p->bias + n : no_bias;
-        for (word m = m0; m < m1; m += TILE_ROWS) {
-            word rows = min_word(TILE_ROWS, m1 - m);
+        for (word m = m0, rows; m < m1; m += rows) {
+            rows = tile_rows(m1 - m);
             t.a = p->a + m * p->lda + k0;
             t.c = p->c + m * p->ldc + n;
             t.residual = last && p->residual ? p->residual + m * p->ldr + n : 0;

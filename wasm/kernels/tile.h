@@ -24,6 +24,14 @@
 #endif
 #define TILE_COLUMNS (TILE_PANELS * PANEL)
 
+// How many rows the next tile takes where `left` are left: the last ones are of about the same height, for low tiles are
+// slower per row.
+INLINE word tile_rows(word left) {
+    if (left >= 5 * TILE_ROWS) return TILE_ROWS;
+    const uint32_t rows = (uint32_t)left, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    return tiles > 1 ? (word)((rows + tiles - 1) / tiles) : left;
+}
+
 // What a tile needs: c = (c or bias) + sum over taps and depth of a * b, + residual, clamped to [low, high].
 // In the WebAssembly build all fields are four bytes long, and hot_loops.py reads them: keep the order.
 typedef struct {

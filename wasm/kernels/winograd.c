@@ -9,6 +9,7 @@
 
 #define POINTS 36
 #define TILE 4
+#define APART 16  // floats between the values of one point and the next: without, they fall into the same cache sets
 
 static const float filter_transform[6][3] = {
     {1.0f / 4, 0.0f, 0.0f},
@@ -64,10 +65,11 @@ INLINE void output_transform(const vf m[6], vf out[4]) {
     out[3] = vmadd(vconst(8.0f), difference2, difference1) + m[5];
 }
 
-// `zeros` points at c zeros, bias has oc floats or is 0, residual is laid out as y, or 0. Unit: `block` tiles of 4x4
-// outputs, of batch * ceil(oh / 4) * ceil(ow / 4). Scratch: 144 * block * (round_up(c, 8) + round_up(oc, 8)) bytes.
+// `zeros` points at c zeros, bias has oc floats or is 0, residual is laid out as y, or 0. Unit: `columns` output channels
+// (a multiple of 16) of `block` tiles of 4x4 outputs, of batch * ceil(oh / 4) * ceil(ow / 4); the channels of a block
+// follow each other. Scratch: 144 * (block * (round_up(c, 8) + min(columns, round_up(oc, 8))) + 32) bytes.
 KERNEL_ARGUMENTS(winograd, x, panels, bias, residual, y, batch, h, w, c, oh, ow, oc, pad_top, pad_left, zeros, block,
-                 activation, low, high)
+                 columns, activation, low, high)
 
 typedef struct {
     word image, top, left;  // of the first output
@@ -102,17 +104,19 @@ static NOINLINE void transform_input(const winograd_args *a, Position at, float 
     }
 }
 
-static NOINLINE void transform_output(const winograd_args *a, Position at, const float *from, word plane) {
+// The output channels from n0 to n1; `from` holds them alone.
+static NOINLINE void transform_output(const winograd_args *a, Position at, const float *from, word plane, word n0,
+                                      word n1) {
     const word corner = (at.image * a->oh + at.top) * a->ow + at.left;
     const word rows = min_word(TILE, a->oh - at.top), columns = min_word(TILE, a->ow - at.left);
     const int activation = (int)a->activation;
     const vf low = (vf)as_f32(a->low), high = (vf)as_f32(a->high);
-    for (word channel = 0; channel < a->oc; channel += LANES) {
-        const word lanes = min_word(LANES, a->oc - channel);
+    for (word channel = n0; channel < n1; channel += LANES, from += LANES) {
+        const word lanes = min_word(LANES, n1 - channel);
         vf half[4][6];
         UNROLL for (int j = 0; j < 6; j++) {
             vf m[6], out[4];
-            UNROLL for (int i = 0; i < 6; i++) m[i] = vload(from + (i * 6 + j) * plane + channel);
+            UNROLL for (int i = 0; i < 6; i++) m[i] = vload(from + (i * 6 + j) * plane);
             output_transform(m, out);
             UNROLL for (int i = 0; i < 4; i++) half[i][j] = out[i];
         }
@@ -135,24 +139,29 @@ static NOINLINE void transform_output(const winograd_args *a, Position at, const
     }
     if (activation > 1)
         for (word i = 0; i < rows; i++)
-            activate_block(F32(a->y) + (corner + i * a->ow) * a->oc, a->oc, columns, a->oc, activation, as_f32(a->low),
-                           as_f32(a->high));
+            activate_block(F32(a->y) + (corner + i * a->ow) * a->oc + n0, a->oc, columns, n1 - n0, activation,
+                           as_f32(a->low), as_f32(a->high));
 }
 
 KERNEL_BODY(winograd) {
     const word tiles = a->batch * div_up(a->oh, TILE) * div_up(a->ow, TILE);
-    const word c = div_up(a->c, PANEL) * PANEL, oc = div_up(a->oc, PANEL) * PANEL;
-    float *inputs = (float *)scratch, *outputs = inputs + POINTS * a->block * c;
+    const word c = div_up(a->c, PANEL) * PANEL, oc = div_up(a->oc, PANEL) * PANEL, parts = div_up(oc, a->columns);
+    float *inputs = (float *)scratch, *outputs = inputs + POINTS * (a->block * c + APART);
     for (word u = begin; u < end; u++) {
-        const word first = u * a->block, count = min_word(a->block, tiles - first);
-        for (word t = 0; t < count; t++) transform_input(a, position(a, first + t), inputs + t * c, count * c);
+        const word first = u / parts * a->block, count = min_word(a->block, tiles - first);
+        const word n0 = u % parts * a->columns, width = min_word(a->columns, oc - n0);
+        const word in_plane = count * c + APART, out_plane = count * width + APART;
+        if (u == begin || n0 == 0)
+            for (word t = 0; t < count; t++) transform_input(a, position(a, first + t), inputs + t * c, in_plane);
         for (word p = 0; p < POINTS; p++) {
             Product product = {
-                .a = inputs + p * count * c, .lda = c, .b = F32(a->panels) + p * a->c * oc,
-                .c = outputs + p * count * oc, .ldc = oc, .columns = oc, .depth = a->c,
+                .a = inputs + p * in_plane, .lda = c, .b = F32(a->panels) + (p * oc + n0) * a->c,
+                .c = outputs + p * out_plane, .ldc = width, .columns = width, .depth = a->c,
             };
-            multiply(&product, 0, count, 0, oc);
+            multiply(&product, 0, count, 0, width);
         }
-        for (word t = 0; t < count; t++) transform_output(a, position(a, first + t), outputs + t * oc, count * oc);
+        for (word t = 0; t < count; t++)
+            transform_output(a, position(a, first + t), outputs + t * width, out_plane, n0,
+                             min_word(a->oc, n0 + width));
     }
 }

@@ -52,16 +52,29 @@ def nhwc_to_nchw(batch: int, pixels: int) -> int:
     return batch * -(-pixels // PIXEL_BLOCK)
 
 
-def winograd_block(pixels: int, channels: int) -> int:
-    """How many tiles of 4 x 4 outputs `winograd` best transforms at once."""
-    return max(1, min(-(-pixels // 16), 4 if channels >= 512 else 8 if channels >= 256 else 24))
+WINOGRAD_COLUMNS = 64
+WINOGRAD_CACHED = 350 << 10
+"""Bytes of transformed tiles that are best worked on at once: they stay in the second cache beside the weights."""
+TILE_ROWS = 6
+"""Rows of most machines' tile of the matrix product."""
 
 
-def winograd(batch: int, oh: int, ow: int, block: int) -> int:
-    """Units of `winograd`."""
-    return -(-batch * -(-oh // 4) * -(-ow // 4) // block)
+def winograd_tiles(batch: int, oh: int, ow: int) -> int:
+    """Tiles of 4 x 4 outputs."""
+    return batch * -(-oh // 4) * -(-ow // 4)
+
+
+def winograd_block(tiles: int, channels: int) -> int:
+    """How many tiles `winograd` best transforms at once."""
+    most = WINOGRAD_CACHED // (144 * (channels + WINOGRAD_COLUMNS))
+    return min(tiles, max(TILE_ROWS, most // TILE_ROWS * TILE_ROWS))
+
+
+def winograd(tiles: int, oc: int, block: int) -> int:
+    """Units of `winograd` with `WINOGRAD_COLUMNS` columns."""
+    return -(-tiles // block) * -(-oc // WINOGRAD_COLUMNS)
 
 
 def winograd_scratch(c: int, oc: int, block: int) -> int:
     """Bytes of scratch that `winograd` needs."""
-    return 144 * block * (panels(c) + panels(oc)) * PANEL
+    return 144 * (block * (panels(c) * PANEL + min(WINOGRAD_COLUMNS, panels(oc) * PANEL)) + 32)

@@ -188,14 +188,15 @@ def _winograd(c: Compiler, g: Convolution, bias: Place, residual: Place, activat
         panels = c.memory.packed(tensor, "winograd", nbytes, pack)
     x, y = c.input(0, LAST), c.output(0, LAST)
     height, width = w.output
-    block = pieces.winograd_block(g.pixels, g.channels)
-    blocks = pieces.winograd(g.batch, height, width, block)
+    tiles = pieces.winograd_tiles(g.batch, height, width)
+    block = pieces.winograd_block(tiles, g.channels)
+    units = pieces.winograd(tiles, g.outputs, block)
     c.emit(
-        "winograd", units=blocks, grain=grain(blocks, g.pixels * g.outputs * g.channels * 9 // 3),
+        "winograd", units=units, grain=grain(units, g.pixels * g.outputs * g.channels * 9 // 3),
         scratch=pieces.winograd_scratch(g.channels, g.outputs, block), x=x, panels=panels, bias=bias,
         residual=residual, y=y, batch=g.batch, h=w.input[0], w=w.input[1], c=g.channels, oh=height, ow=width,
         oc=g.outputs, pad_top=w.begin[0], pad_left=w.begin[1], zeros=c.memory.zeros(4 * g.channels), block=block,
-        **activation_fields(activation),
+        columns=pieces.WINOGRAD_COLUMNS, **activation_fields(activation),
     )  # fmt: skip
 
 

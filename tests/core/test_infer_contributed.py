@@ -200,6 +200,24 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
             *[i32([[0], [1], [2]]), i32(1, 1, 1), i32(2).reshape(1), i32(3).reshape(1)],
         ],
     ),
+    (
+        "SparseAttentionIndexer",
+        {"policy_mode": "qsa", "compress_ratio": 2, "token_budget": 4},
+        [f(1, 3, 8), f(1, 3, 4), f(4), f(4), f(9, 2), f(9, 2), None, f(1, 5, 4)],
+    ),
+    (
+        "PackedSparseAttentionIndexer",
+        {"policy_mode": "qsa", "compress_ratio": 2, "token_budget": 4, "state_capacity": 3},
+        [
+            *[f(3, 8), f(3, 4), f(4), f(4), f(9, 2), f(9, 2), i32(0, 3), i32(0).reshape(1), *[None] * 4],
+            *[f(1, 3, 4), f(1, 3, 4), f(1, 3, 4), i32([[0, 0]])],
+        ],
+    ),
+    (
+        "PackedSparseAttentionIndexerMerge",
+        {"policy_mode": "append_range", "max_output_entries": 4},
+        [i32([[0, 1]]), i32(2).reshape(1), i32(0, 0), i32(3, 4), i32(4, 5)],
+    ),
     ("RotaryEmbedding", {}, [f(1, 3, 8), ids([0, 1, 2]), f(5, 2), f(5, 2)]),
     ("MatMulNBits", {"K": 64, "N": 10, "bits": 4, "block_size": 32}, [f(2, 3, 64), u(10, 2, 16), f(20)]),
     (

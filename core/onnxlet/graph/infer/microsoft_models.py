@@ -165,3 +165,39 @@ def search_beams(node: Node, inputs: Inputs, constants: Constants) -> list[Type 
         TensorType(FLOAT, (batch, returned, None, None, None)),
         TensorType(scores, (batch,)),
     ]
+
+
+@infer("SparseAttentionIndexer", domain=MS)
+def sparse_attention_indexer(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    batch, length, _ = shape_of(node, inputs, 0, rank=3) or (None, None, None)
+    past = tensor(node, inputs, 7)
+    budget, ratio = node.attributes.get("token_budget"), node.attributes["compress_ratio"]
+    capacity = node.attributes.get("index_topk") if budget is None else budget + ratio - 1
+    present_ = past
+    if not present(node, 12) and past.shape is not None and len(past.shape) == 3 and budget is not None:
+        both = past.shape[1], length
+        total = sum(d for d in both if isinstance(d, int)) if all(isinstance(d, int) for d in both) else None
+        present_ = TensorType(past.dtype, (past.shape[0], total, past.shape[2]))
+    return [TensorType(INT32, (batch, length, capacity)), present_ if budget is not None else None]
+
+
+@infer("PackedSparseAttentionIndexer", domain=MS)
+def packed_sparse_attention_indexer(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    q, state = shape_of(node, inputs, 0, rank=2), tensor(node, inputs, 12)
+    budget, ratio = node.attributes.get("token_budget"), node.attributes["compress_ratio"]
+    tokens, capacity = q[0] if q else None, node.attributes.get("index_topk") if budget is None else budget + ratio - 1
+    batch, size = (state.shape[0], state.shape[2]) if state.shape and len(state.shape) == 3 else (None, None)
+    rows = TensorType(INT32, (tokens,))
+    captured = TensorType(dtype_of(node, inputs, 0), (batch, node.attributes.get("state_update_capacity", 0), size))
+    return [
+        TensorType(INT32, (tokens, capacity)), rows, state, tensor(node, inputs, 13), tensor(node, inputs, 14),
+        tensor(node, inputs, 15), captured, rows, TensorType(INT32, (batch,)),
+    ]  # fmt: skip
+
+
+@infer("PackedSparseAttentionIndexerMerge", domain=MS)
+def packed_sparse_attention_indexer_merge(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    rows = shape_of(node, inputs, 2, rank=1)
+    count = rows[0] if rows else None
+    table = TensorType(INT32, (count, node.attributes["max_output_entries"]))
+    return [table, TensorType(INT32, (count,)), TensorType(INT32, (count,))]

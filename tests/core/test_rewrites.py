@@ -118,14 +118,14 @@ def test_zero_padding_goes_into_the_convolution():
     assert operators(image_model(filled, {**constants, "one": np.float32(1)})) == ["Pad", "Conv"]
 
 
-AFFINE = {"s": np.float32(0.3), "o": normal(3, 1, 1), "w": normal(4, 3, 3, 3), "b": normal(4)}
+AFFINE = {"s": np.float32(0.7), "o": normal(3, 1, 1), "w": normal(4, 3, 3, 3), "b": normal(4)}
 
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("groups", [1, 3])
 def test_constants_before_a_convolution_go_into_it(padded, biased, groups):
-    constants = {**AFFINE, "w": normal(6, 3 // groups, 3, 3), "b": normal(6)}
+    constants = {**AFFINE, "w": normal(6, 3 // groups, 3, 3) / 8, "b": normal(6)}
     inputs = ["a", "w", "b"] if biased else ["a", "w"]
     conv = node("Conv", inputs, ["y"], group=groups, pads=[1, 0, 1, 1] if padded else [0] * 4)
     constants = {n: v for n, v in constants.items() if n in ("s", "o", *inputs)}

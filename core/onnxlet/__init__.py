@@ -7,6 +7,7 @@ from . import archive
 __path__ = archive.extended(__path__)
 
 from .errors import (
+    DeviceLostError,
     ExternalDataError,
     FeedError,
     LimitError,
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ExecutionMode",
+    "DeviceLostError",
     "ExternalDataError",
     "Feature",
     "FeedError",

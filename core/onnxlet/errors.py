@@ -64,5 +64,9 @@ class ProviderError(OnnxletError, RuntimeError):
     """An execution provider could not be created, or failed."""
 
 
+class DeviceLostError(ProviderError):
+    """A provider's device is gone: taken away, reset, or destroyed. A session makes a new one, or goes on without."""
+
+
 class SessionClosedError(OnnxletError, RuntimeError):
     """The session was used after `close()`."""

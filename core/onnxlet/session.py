@@ -15,7 +15,8 @@ import numpy as np
 
 from . import download, providers, rewrites
 from .errors import FeedError, MissingOperatorsError, ModelError, ProviderError, SessionClosedError
-from .execution.executor import GraphExecutor, drive, drive_async
+from .execution.executor import GraphExecutor, Run, drive, drive_async
+from .execution.recovery import recovering
 from .execution.numpy_steps import check_signature
 from .explain import Explanation, count_calls, stage_rows
 from .feeds import check_feeds
@@ -170,7 +171,7 @@ class InferenceSession:
         if not self._thread_lock.acquire(blocking=sys.platform != "emscripten"):
             raise ProviderError("another run of this session is under way; await it first, or use run_async")
         try:  # one run at a time: plans share memory
-            return _own(drive(self._choose(feeds).run(feeds, outputs)), feeds)
+            return _own(drive(self._recovering(feeds, outputs)), feeds)
         finally:
             self._thread_lock.release()
 
@@ -178,7 +179,13 @@ class InferenceSession:
         """Like `run`, but waits for a device without blocking. Overlapping calls take turns."""
         feeds, outputs = self._prepare(output_names, input_feed)
         async with self._async_turn():
-            return _own(await drive_async(self._choose(feeds).run(feeds, outputs)), feeds)
+            return _own(await drive_async(self._recovering(feeds, outputs)), feeds)
+
+    def _recovering(self, feeds: Mapping[str, Any], outputs: Sequence[str]) -> Run:
+        def executors() -> list[GraphExecutor]:
+            return [executor for executor in (self._executor, self._overridden) if executor is not None]
+
+        return recovering(lambda: self._choose(feeds).run(feeds, outputs), self._providers, executors)
 
     def _prepare(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]

@@ -272,7 +272,7 @@ def test_a_lost_device_is_reported(gpu_provider: WebGpuProvider):
     executable = compiled(provider, segment_of([step("Neg", {"x": (3,)}, {"y": (3,)})], ["y"]))
     run(executable, np.ones(3, np.float32))
     provider.device.handle.destroy()
-    with pytest.raises(ProviderError, match=r"was lost: .*[Cc]lose this session"):
+    with pytest.raises(ProviderError, match=r"was lost: "):
         run(executable, np.ones(3, np.float32))
 
 

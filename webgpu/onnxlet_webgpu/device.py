@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxlet.errors import LimitError, ProviderError
+from onnxlet.errors import DeviceLostError, LimitError, ProviderError
 from onnxlet.model.tensors import Tensor
 
 from .lowering import Target
@@ -95,6 +95,7 @@ class Device:
         self.handle = handle
         self.adapter_info = dict(adapter.info)
         self.lost: str | None = None
+        self.closed = False
         usage = module.BufferUsage
         self.storage = int(usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
         self.staging = int(usage.MAP_READ | usage.COPY_DST)
@@ -116,12 +117,11 @@ class Device:
         return " ".join(dict.fromkeys(p for p in parts if p)) or "unnamed adapter"
 
     def check(self) -> None:
-        """Raise `ProviderError` if the device is lost."""
+        """Raise `DeviceLostError` if the device is lost, `ProviderError` if it was closed."""
+        if self.closed:
+            raise ProviderError(f"the GPU device ({self.description}) was closed")
         if self.lost is not None:
-            raise ProviderError(
-                f"the GPU device ({self.description}) was lost: {self.lost}. Close this session and create it again, "
-                "or create it with CPUExecutionProvider"
-            )
+            raise DeviceLostError(f"the GPU device ({self.description}) was lost: {self.lost}.")
 
     def _failure(self, error: Exception) -> ProviderError:
         """What to raise for an error of the device's: that it is lost, if it is."""
@@ -301,7 +301,7 @@ class Device:
         self._pipelines.clear()
         self._layouts.clear()
         self.handle.destroy()
-        self.lost = self.lost or "it was closed"
+        self.closed = True
 
 
 def _shader_error(text: str, error: Exception) -> ProviderError:

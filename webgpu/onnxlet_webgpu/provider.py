@@ -21,13 +21,27 @@ class WebGpuProvider:
 
     name = NAME
 
-    def __init__(self, device: Device):
+    def __init__(self, device: Device, options: Mapping[str, Any]):
+        self.options = options
+        self._use(device)
+
+    def _use(self, device: Device) -> None:
         from .memory import Arena, Pool, Weights
 
         self.device = device
         self.pool = Pool(device)
         self.arena = Arena(self.pool)
         self.weights = Weights(device)
+
+    @property
+    def is_lost(self) -> bool:
+        return self.device.lost is not None
+
+    async def restore(self) -> None:
+        """Replace a lost device by a new one, with nothing on it. Raises `ProviderError` where there is none."""
+        from .device import request_device
+
+        self._use(await request_device(self.options))
 
     @property
     def adapter_info(self) -> dict[str, Any]:
@@ -133,7 +147,7 @@ async def create_async(options: Mapping[str, Any]) -> WebGpuProvider:
     reason = available() if sys.platform == "emscripten" else _without_wgpu()
     if reason is not None:
         raise ProviderError(reason)
-    return WebGpuProvider(await request_device(options))
+    return WebGpuProvider(await request_device(options), options)
 
 
 def _without_wgpu() -> str | None:

@@ -79,7 +79,11 @@ class Executable(Protocol):
 
 
 class Provider(Protocol):
-    """An execution provider, one instance per session."""
+    """An execution provider, one instance per session.
+
+    One whose device can be lost raises `DeviceLostError` then, has a property `is_lost`, and a coroutine `restore` that
+    makes a new device, for which everything has to be compiled again.
+    """
 
     name: str
     """What users call it, for example ``WebGpuExecutionProvider``."""

@@ -17,7 +17,7 @@ import numpy as np
 from onnxlet import InferenceSession
 from onnxlet.execution.executor import GraphExecutor, drive
 from onnxlet.graph.ir import STRING
-from onnxlet.model.dtypes import dtype_of, widen
+from onnxlet.model.dtypes import widen
 from onnxlet.model.loader import load_model
 
 COUNT = 1884
@@ -25,10 +25,6 @@ COUNT = 1884
 
 WITHOUT_VALUE = ("test_bernoulli",)
 """Cases that draw random numbers: only types and shapes can be compared."""
-
-ROUNDED_AT_EACH_STEP = ("test_attention",)
-"""Cases whose expected values come from 16-bit arithmetic that rounds, in sums too, after each step. Ours rounds a
-Softmax once, and may differ by two steps of a 16-bit result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +100,11 @@ def run_session(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
 def check(case: Case, run: Runner) -> None:
     """Run a case and compare. Raises AssertionError, or what the run raises."""
     random = case.name.startswith(WITHOUT_VALUE)
-    steps = 2 if case.name.startswith(ROUNDED_AT_EACH_STEP) else 0
     for inputs, expected in case.sets:
         outputs = run(case.model, inputs)
         assert len(outputs) == len(expected), f"{len(outputs)} outputs where {len(expected)} are expected"
         for i, (want, got) in enumerate(zip(expected, outputs, strict=True)):
-            rtol = case.rtol if want is None or isinstance(want, list) else max(case.rtol, steps * step(want.dtype))
-            compare(want, got, rtol, case.atol, f"output {i}", values=not random)
+            compare(want, got, case.rtol, case.atol, f"output {i}", values=not random)
 
 
 def failures(cases: Sequence[Case], run: Runner) -> list[str]:
@@ -153,10 +147,3 @@ def compare(want: Any, got: Any, rtol: float, atol: float, where: str, *, values
     near = np.isclose(got, want, rtol, max(atol, 1e-5 * largest), equal_nan=True)
     far = ~near
     assert near.all(), f"{where}: {far.sum()} of {far.size} values differ, as {got[far][:5]} from {want[far][:5]}"
-
-
-def step(dtype: np.dtype) -> float:
-    """The largest relative distance between neighbours of a 16-bit float type; 0 for other types."""
-    if dtype == np.float16:
-        return 2.0**-10
-    return 2.0**-7 if dtype == dtype_of(16) else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -67,6 +68,7 @@ FUNCTIONS: list[tuple[str, Callable[[np.ndarray], np.ndarray]]] = [
     ("affine", lambda x: ALPHA * x + BETA),
     ("square", np.square),
     ("expm1", np.expm1),
+    ("bfloat16", lambda x: x.astype(np.float32).astype(ml_dtypes.bfloat16)),
 ]
 CODES = {name: code for code, (name, _) in enumerate(FUNCTIONS)}
 

@@ -9,7 +9,7 @@ enum {
     ABS, NEG, EXP, LOG, SQRT, RSQRT, RECIPROCAL, SIN, COS, TANH,                            // 0 to 9
     SIGMOID, ERF, GELU, GELU_TANH, SILU, RELU, LEAKY_RELU, ELU, SELU, CELU,                 // 10 to 19
     SOFTPLUS, SOFTSIGN, HARD_SIGMOID, HARD_SWISH, MISH, FLOOR, CEIL, ROUND, SIGN, CLIP,     // 20 to 29
-    THRESHOLDED_RELU, SWISH, AFFINE, SQUARE, EXPM1,                                         // 30 to 34
+    THRESHOLDED_RELU, SWISH, AFFINE, SQUARE, EXPM1, BFLOAT16,                               // 30 to 35
 };
 
 INLINE vf sign(vf x) {
@@ -19,6 +19,13 @@ INLINE vf sign(vf x) {
 
 // alpha (exp(x / scale) - 1) for x < 0
 INLINE vf elu(vf x, vf alpha, vf scale) { return vselect(x < 0.0f, alpha * vexpm1(x / scale), x); }
+
+// To the nearest bfloat16, ties to even; too large becomes infinite.
+INLINE vf to_bfloat16(vf x) {
+    vu bits = (vu)x;
+    vu rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    return vselect(x == x, (vf)rounded, x);
+}
 
 INLINE vf apply(int op, vf x, vf alpha, vf beta) {
     switch (op) {
@@ -57,6 +64,7 @@ INLINE vf apply(int op, vf x, vf alpha, vf beta) {
     case AFFINE: return vmadd(alpha, x, beta);
     case SQUARE: return x * x;
     case EXPM1: return vselect(x > 88.0f, vexp(x), vexpm1(x));
+    case BFLOAT16: return to_bfloat16(x);
     default: return x;
     }
 }
@@ -84,7 +92,7 @@ static NOINLINE void apply_all(int op, const float *x, float *y, word count, vf 
         SHORT_LOOP(CLIP) SHORT_LOOP(AFFINE) SHORT_LOOP(SQUARE)
         LOOP(EXP) LOOP(LOG) LOOP(RSQRT) LOOP(SIN) LOOP(COS) LOOP(TANH) LOOP(SIGMOID) LOOP(ERF) LOOP(GELU)
         LOOP(GELU_TANH) LOOP(SILU) LOOP(ELU) LOOP(SELU) LOOP(CELU) LOOP(SOFTPLUS) LOOP(SOFTSIGN) LOOP(MISH) LOOP(SIGN)
-        LOOP(THRESHOLDED_RELU) LOOP(SWISH) LOOP(EXPM1)
+        LOOP(THRESHOLDED_RELU) LOOP(SWISH) LOOP(EXPM1) LOOP(BFLOAT16)
     }
 }
 

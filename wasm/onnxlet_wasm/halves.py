@@ -1,21 +1,25 @@
 """16-bit floats: the kernels compute in float32, so float16 and bfloat16 are widened where they enter a program and
 rounded where they leave it.
 
-In between nothing is rounded, as in other runtimes that compute half precision on a CPU: results are at least as close
-to the exact ones as those of rounding after every operator, and a sum above 65504 that later shrinks stays finite.
-Operators that jump (comparisons, floor, a cast to integers) are left to NumPy, which sees rounded values: 0.99999 is 1
-as a float16, and 0 as the integer below it.
+In between no float16 is rounded, as in other runtimes that compute half precision on a CPU: results are at least as
+close to the exact ones as those of rounding after every operator, and a sum above 65504 that later shrinks stays
+finite. A bfloat16, which has three digits fewer but float32's range, is rounded after every operator, as in the
+standard's cases; Softmax and Attention round it inside as well, and are left to NumPy.
+
+Operators that jump (comparisons, floor, a cast to integers) are left to NumPy too, which sees rounded values: 0.99999
+is 1 as a float16, and 0 as the integer below it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
-from onnxlet.graph.ir import STRING, TensorType
-from onnxlet.model.dtypes import element_type_of
+from onnxlet.graph.ir import STRING, Node, TensorType
+from onnxlet.model.dtypes import dtype_of, element_type_of
 from onnxlet.model.tensors import Tensor
 from onnxlet.ops.common import to_float32
 from onnxlet.ops.precision import narrow
@@ -25,6 +29,18 @@ from .derived import Derivations
 
 F32 = np.dtype(np.float32)
 _HALF_TYPES = (10, 16)  # TensorProto.DataType: FLOAT16, BFLOAT16
+BFLOAT16 = dtype_of(16)
+_IN_STEPS = frozenset({"Attention", "Softmax"})
+"""Operators that round bfloat16 inside."""
+
+_EXACT = frozenset(
+    {
+        "Abs", "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
+        "Identity", "Max", "Min", "Neg", "Relu", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+        "Transpose", "Trilu", "Unsqueeze", "Where",
+    }
+)  # fmt: skip
+"""Operators whose results are among their operands, but for the sign."""
 
 
 _JUMPS = frozenset(
@@ -56,6 +72,8 @@ def jumps(step: Step) -> bool:
     """Whether the step's result jumps where a 16-bit input changes by less than its last place."""
     if not any(t is not None and t.dtype is not None and is_half(t.dtype) for t in step.inputs):
         return False
+    if step.node.op_type in _IN_STEPS and not step.node.domain and _is_bfloat16(step.inputs[0]):
+        return True
     if step.node.op_type in ("Cast", "CastLike"):
         output = step.outputs[0]
         return output is None or output.dtype is None or not (output.dtype.kind == "f" or is_half(output.dtype))
@@ -89,13 +107,31 @@ class Halves:
             return segment
         widen: Callable[[TensorType], TensorType] = widened_type  # type: ignore[assignment]
         return Segment(
-            [self.step(step) for step in segment.steps],
+            [part for step in segment.steps for part in _rounded(step, self.step(step))],
             segment.inputs,
             segment.outputs,
             {name: widen(type_) for name, type_ in segment.types.items()},
             self._constants(segment.constants),
             segment.resident,
         )
+
+
+def _is_bfloat16(type_: TensorType | None) -> bool:
+    return type_ is not None and type_.dtype == BFLOAT16
+
+
+def _rounded(step: Step, wide: Step) -> list[Step]:
+    """The widened step, and steps that round those of its results that are bfloat16."""
+    if step.node.op_type in _EXACT or not any(map(_is_bfloat16, step.outputs)):
+        return [wide]
+    outputs = list(wide.node.outputs)
+    rounding = []
+    for i, type_ in enumerate(step.outputs):
+        if outputs[i] and _is_bfloat16(type_):
+            name, outputs[i] = outputs[i], f"{outputs[i]}, not rounded"
+            node = Node("Bfloat16", [outputs[i]], [name], {}, "ai.onnxlet", 1, step.node.label)
+            rounding.append(Step(node, [wide.outputs[i]], [wide.outputs[i]], {}))
+    return [replace(wide, node=replace(wide.node, outputs=outputs)), *rounding]
 
 
 def _any_half(step: Step) -> bool:

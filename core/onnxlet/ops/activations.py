@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from .common import check_axis, in_float32
+from .common import check_axis, in_float32, to_float32
 from .math import erf
+from .precision import BFLOAT16, narrow, softmax_in_steps
 from .registry import op
 
 
@@ -148,9 +149,12 @@ def _rows(x: np.ndarray, axis: int):
 
 
 @op("Softmax", since=13)
-@in_float32
 def softmax(x: np.ndarray, *, axis: int = -1):
+    """16-bit floats are rounded after each operator of the function's body, as in the standard's cases."""
     axis = check_axis(axis, x.ndim)
+    if x.dtype in (np.float16, BFLOAT16):
+        y = softmax_in_steps(to_float32(x).swapaxes(axis, -1), x.dtype)
+        return narrow(y.swapaxes(axis, -1), x.dtype)
     e = np.exp(x - np.max(x, axis, keepdims=True, initial=-np.inf))
     return e / np.sum(e, axis, keepdims=True)
 
@@ -175,7 +179,6 @@ def hardmax(x: np.ndarray, *, axis: int = -1):
 
 
 @op("Softmax")
-@in_float32
 def softmax_1(x: np.ndarray, *, axis: int = 1):
     return softmax(_rows(x, axis), axis=1).reshape(x.shape)
 

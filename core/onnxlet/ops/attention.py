@@ -10,7 +10,7 @@ import numpy as np
 
 from ..model.dtypes import dtype_of
 from .common import to_float32
-from .precision import narrow
+from .precision import BFLOAT16, narrow, rounding, softmax_in_steps
 from .registry import op
 
 
@@ -20,12 +20,12 @@ def split_heads(x: np.ndarray, heads: int | None, what: str) -> np.ndarray:
         return x
     if x.ndim != 3 or not heads or x.shape[2] % heads:
         raise ValueError(f"{what} of shape {list(x.shape)} can't be split into {heads} heads")
-    return x.reshape(x.shape[0], x.shape[1], heads, -1).transpose(0, 2, 1, 3)
+    return x.reshape(x.shape[0], x.shape[1], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
 def join_heads(x: np.ndarray) -> np.ndarray:
     """(batch, heads, length, size) as (batch, length, heads * size)."""
-    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
+    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
 
 
 def grouped_matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -119,8 +119,16 @@ def attention_impl(
         queries = queries.astype(np.float64)
 
     factor = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
-    raw = grouped_matmul(queries * factor, keys.swapaxes(-1, -2))
-    capped = soft_cap(raw, softcap)
+    # bfloat16 is rounded after each operator of the function's body, as in the standard's cases; products are sums of
+    # float32. float16 is not: scores may go beyond its range.
+    in_steps = dtype == BFLOAT16 and factor >= 0
+    step = rounding(dtype) if in_steps else lambda x: x
+    if in_steps:
+        root = step(np.asarray(math.sqrt(factor), np.float32))
+        raw = step(grouped_matmul(step(queries * root), step(keys * root).swapaxes(-1, -2)))
+    else:
+        raw = grouped_matmul(queries * factor, keys.swapaxes(-1, -2))
+    capped = step(soft_cap(raw, softcap))
     bias = as_bias(attn_mask, keys.shape[2], raw.dtype)
     offset: np.ndarray | int = past
     if past_key is None and nonpad_kv_seqlen is not None:
@@ -135,8 +143,12 @@ def attention_impl(
         allowed = allowed & (key <= position + right_window_size)
     if nonpad_kv_seqlen is not None:
         allowed = allowed & (key < nonpad_kv_seqlen.reshape(-1, 1, 1, 1))
-    biased = np.where(allowed, add_bias(capped, bias), raw.dtype.type(-np.inf))
-    weights = masked_softmax(biased)
+    biased = step(np.where(allowed, add_bias(capped, bias), raw.dtype.type(-np.inf)))
+    if in_steps and softmax_precision in (None, 16):
+        masked = np.isneginf(biased).all(axis=-1, keepdims=True)
+        weights = np.where(masked, 0, softmax_in_steps(biased, dtype))
+    else:
+        weights = step(masked_softmax(biased))
     y = grouped_matmul(weights, values)
     y = join_heads(y) if packed else y
     shown = (raw, capped, biased, weights)[qk_matmul_output_mode]

@@ -1,3 +1,4 @@
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -95,3 +96,19 @@ def test_wrong_arguments():
         call("Gelu", 20, f32(1), approximate="fast")
     with pytest.raises(ValueError, match="one shape"):
         call("SwiGLU", 28, f32(1, 2), f32(1))
+
+
+def test_softmax_of_16_bits_rounds_each_step():
+    """The steps of the function's body: subtract, exp, sum, divide, each in the type."""
+    x = np.linspace(-3, 3, 8).reshape(2, 4)
+    for dtype in (ml_dtypes.bfloat16, np.float16):
+        narrow = x.astype(dtype)
+        e = np.exp(narrow - narrow.max(-1, keepdims=True))
+        expected = e / e.sum(-1, keepdims=True)
+        np.testing.assert_array_equal(call("Softmax", 13, narrow).astype(np.float32), expected.astype(np.float32))
+    # A sum of ones in bfloat16 would stay at 256.
+    even = call("Softmax", 13, np.zeros((1, 4096), ml_dtypes.bfloat16))
+    np.testing.assert_array_equal(even.astype(np.float32), np.full((1, 4096), 1 / 4096))
+    columns = call("Softmax", 13, x.astype(ml_dtypes.bfloat16), axis=0).astype(np.float32)
+    np.testing.assert_allclose(columns.sum(0), np.ones(4), rtol=2**-7)
+    assert np.isnan(call("Softmax", 13, np.full(3, -np.inf, np.float16))).all()

@@ -76,6 +76,7 @@ _CODES = {
             "Affine",
             "Square",
             "Expm1",
+            "Bfloat16",
         ]
     )
 }
@@ -158,6 +159,12 @@ def _unary(step: Step, function: str, alpha: float = 0.0, beta: float = 0.0) -> 
 def kept_layout(c: Compiler, index: int) -> str:
     """The layout of a value that may stay as it is."""
     return PLAIN if c.tensor(index) is not None else c.layouts(index)[0]
+
+
+@lower("Bfloat16", domain="ai.onnxlet")
+def bfloat16(step: Step) -> Emit:
+    """A step that `halves` adds: float32 rounded to what bfloat16 can hold."""
+    return _unary(step, "Bfloat16")
 
 
 @lower("Gelu")

@@ -49,6 +49,13 @@ def test_every_transpose(bench: Workbench, shape: tuple[int, ...], dtype: str) -
         np.testing.assert_array_equal(copy(bench, x, view), view)
 
 
+@pytest.mark.parametrize("shape", [(37, 512), (512, 18), (1024, 19), (2, 21, 1024)])
+def test_transposes_of_rows_that_are_pages_apart(bench: Workbench, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    view = np.swapaxes(x, -1, -2)
+    np.testing.assert_array_equal(copy(bench, x, view), view)
+
+
 def test_transposes_of_high_rank(bench: Workbench) -> None:
     x = numbers((2, 3, 2, 17, 2, 3, 2, 2), "float32")
     for order in (

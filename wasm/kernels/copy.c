@@ -9,7 +9,7 @@
 
 enum { TILE_ROWS = 256, TILE_COLUMNS = 16 };  // what is transposed together: long runs of x, whole cache lines of y
 
-INLINE void transpose_4x4(const float *x, word sx, float *y, word sy) {
+INLINE void transpose_4x4(const float *x, ptrdiff_t sx, float *y, ptrdiff_t sy) {
     v4f a = v4load(x), b = v4load(x + sx), c = v4load(x + 2 * sx), d = v4load(x + 3 * sx);
     v4f ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
     v4f cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
@@ -19,16 +19,37 @@ INLINE void transpose_4x4(const float *x, word sx, float *y, word sy) {
     v4store(y + 3 * sy, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
 }
 
+enum { LINE = 16, HALF_PAGE = 512 };  // floats
+
+// A block of LINE x LINE elements by way of a small buffer, so that each line of x and of y is touched once: where rows
+// are pages apart, a cache holds few of them.
+static void transpose_lines(const float *x, ptrdiff_t sx, float *y, ptrdiff_t sy) {
+    float lines[LINE * LINE] __attribute__((aligned(64)));
+    for (float *to = lines; to < lines + LINE; to += 4, x += 4 * sx)
+        UNROLL for (int r = 0; r < LINE; r += 4) transpose_4x4(x + r, sx, to + r * LINE, LINE);
+    for (const float *from = lines; from < lines + LINE * LINE; from += LINE, y += sy)
+        UNROLL for (int i = 0; i < LINE; i += LANES) vstore(y + i, vload(from + i));
+}
+
 // y[r * sy + c] = x[c * sx + r] for `rows` rows r and `columns` columns c, of float32 or as wide elements.
-static void transpose_f32(const float *x, word sx, float *y, word sy, word rows, word columns) {
-    const word whole = rows & ~3, full = columns & ~3;
-    for (word first = 0; first < full; first += TILE_COLUMNS)
-        for (word r = 0, stop = min_word(full, first + TILE_COLUMNS); r < whole; r += 4)
-            for (word c = first; c < stop; c += 4) transpose_4x4(x + c * sx + r, sx, y + r * sy + c, sy);
-    for (word r = whole; r < rows; r++)
-        for (word c = 0; c < full; c++) y[r * sy + c] = x[c * sx + r];
-    for (word c = full; c < columns; c++)
-        for (word r = 0; r < rows; r++) y[r * sy + c] = x[c * sx + r];
+static void transpose_f32(const float *x, ptrdiff_t sx, float *y, ptrdiff_t sy, ptrdiff_t rows, ptrdiff_t columns) {
+    const ptrdiff_t whole = rows & ~3, full = columns & ~3;
+    const int pages = sx % HALF_PAGE == 0 || sy % HALF_PAGE == 0;
+    for (ptrdiff_t first = 0; first < full; first += LINE) {
+        const ptrdiff_t width = full - first < LINE ? full - first : LINE;
+        ptrdiff_t r = 0;
+        if (width == LINE && pages)
+            for (; r + LINE <= rows; r += LINE) transpose_lines(x + first * sx + r, sx, y + r * sy + first, sy);
+        for (; r < whole; r += 4) {
+            const float *from = x + first * sx + r;
+            float *to = y + r * sy + first;
+            for (ptrdiff_t c = 0; c < width; c += 4, from += 4 * sx, to += 4) transpose_4x4(from, sx, to, sy);
+        }
+    }
+    for (ptrdiff_t r = whole; r < rows; r++)
+        for (ptrdiff_t c = 0; c < full; c++) y[r * sy + c] = x[c * sx + r];
+    for (ptrdiff_t c = full; c < columns; c++)
+        for (ptrdiff_t r = 0; r < rows; r++) y[r * sy + c] = x[c * sx + r];
 }
 
 #define TRANSPOSE(type)                                                                  \

@@ -119,6 +119,8 @@ def compare(session: Any, defined: Any, data: bytes, whole: bool) -> None:
     Differences that only say in what order sums were made are far below the bound. `whole` says that the session ran
     the nodes too that nothing needs.
     """
+    if isinstance(defined, onnxlet.LimitError):  # a kernel may need less
+        return
     if isinstance(session, list) and isinstance(defined, onnxlet.OnnxletError):
         # An operator without elements to compute may be wrong in ways that do not matter.
         if not any(isinstance(value, np.ndarray) and value.size for value in session):

@@ -201,6 +201,8 @@ def fuse_group_norm(editor: Editor) -> int:
         scale, bias = (editor.constant(name) for name in node.inputs[1:3])
         if scale is None or bias is None or editor.dtype(node.inputs[0]) != scale.dtype:
             continue
+        if len(scale.shape) != 1 or not scale.shape[0] or bias.shape != scale.shape:
+            continue
         into = editor.made_by(node.inputs[0], "Reshape")
         back = editor.sole_user(node.outputs[0])
         grouped = into is not None and back is not None and is_op(back, "Reshape") and back.inputs[0] == node.outputs[0]
@@ -209,9 +211,8 @@ def fuse_group_norm(editor: Editor) -> int:
         else:
             x, last, grouped = node.inputs[0], node, False
         shape = editor.shape(x)
-        assert shape is not None
-        channels = shape[1]
-        if not isinstance(channels, int) or channels % scale.shape[0]:
+        channels = shape[1] if shape is not None and len(shape) > 1 else None
+        if shape is None or not isinstance(channels, int) or channels % scale.shape[0]:
             continue
         repeats = channels // scale.shape[0]
         factors, offsets = (np.repeat(t.numpy().astype(np.float64), repeats) for t in (scale, bias))

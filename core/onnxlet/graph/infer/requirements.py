@@ -208,6 +208,52 @@ def max_unpool(node: Node, shapes: Shapes) -> None:
         _equal(node, "the indices", shapes[1], shapes[0])
 
 
+@requires("ReverseSequence")
+def reverse_sequence(node: Node, shapes: Shapes) -> None:
+    batch, time = node.attributes.get("batch_axis", 1), node.attributes.get("time_axis", 0)
+    if {batch, time} != {0, 1}:
+        fail(node, f"batch and time axes are 0 and 1, not {batch} and {time}")
+    if shapes[0] is not None:
+        if len(shapes[0]) < 2:
+            fail(node, f"the input has shape {list(shapes[0])}, expected 2 or more dimensions")
+        _equal(node, "sequence_lens", shapes[1], (shapes[0][batch],))
+
+
+@requires("TensorScatter")
+def tensor_scatter(node: Node, shapes: Shapes) -> None:
+    cache, update, first = shapes[:3]
+    axis = node.attributes.get("axis", -2)
+    if cache is None or update is None:
+        return
+    if not -len(cache) <= axis < len(cache) or axis % len(cache) == 0:
+        fail(node, f"axis {axis} of a cache of shape {list(cache)} is none, or the batch's")
+    axis %= len(cache)
+    _equal(node, "the update", update, (*cache[:axis], *update[axis : axis + 1], *cache[axis + 1 :]))
+    _equal(node, "write_indices", first, cache[:1])
+    _one_of(node, "mode", "linear", ("linear", "circular"))
+
+
+@requires("RotaryEmbedding")
+def rotary_embedding(node: Node, shapes: Shapes) -> None:
+    x, cosines, sines, positions = shapes[:4]
+    if x is None or cosines is None:
+        return
+    batch, _, length, size = _heads(node, x, node.attributes.get("num_heads"))
+    angles = (node.attributes.get("rotary_embedding_dim", 0) or size) // 2
+    if positions is None:
+        if len(cosines) != 3 or not _broadcastable(cosines[:2], (batch, length)) or cosines[2] != angles:
+            fail(node, f"cos_cache must have shape {[batch, length, angles]}, but has {list(cosines)}")
+    else:
+        _equal(node, "cos_cache", cosines, (*cosines[:1], angles))
+        _equal(node, "position_ids", positions, (batch, length))
+    _equal(node, "sin_cache", sines, cosines)
+
+
+@requires("BitShift")
+def bit_shift(node: Node, shapes: Shapes) -> None:
+    _one_of(node, "direction", "", ("LEFT", "RIGHT"))
+
+
 @requires("GatherND")
 @requires("GatherND", domain="com.microsoft")
 def gather_nd(node: Node, shapes: Shapes) -> None:
@@ -255,10 +301,12 @@ def prelu(node: Node, shapes: Shapes) -> None:
 @requires("Gemm")
 def gemm(node: Node, shapes: Shapes) -> None:
     a, b, c = shapes[:3]
-    if a is None or b is None or c is None or len(a) != 2 or len(b) != 2 or node.version < 7:
+    if a is None or b is None or c is None or len(a) != 2 or len(b) != 2:
         return
     product = (a[1 if node.attributes.get("transA", 0) else 0], b[0 if node.attributes.get("transB", 0) else 1])
-    if not _broadcastable(c, product):
+    if node.version < 7 and not node.attributes.get("broadcast", 0):
+        _equal(node, "C (without broadcast)", c, product)
+    elif not _broadcastable(c, product):
         fail(node, f"C of shape {list(c)} can't be broadcast to the product's shape {list(product)}")
 
 

@@ -2,8 +2,8 @@
 """Runs kernels under the address and undefined-behaviour sanitizers: `python3 scripts/sanitize.py [pytest arguments]`.
 
 The native library is compiled once more, by Debian's clang (ziglang has no runtime of the address sanitizer), and
-takes the place of the usual one while pytest runs: without arguments, the kernels' own tests and the standard's cases
-for single operators. The first thing that a sanitizer finds ends the run; its report names the line in the sources.
+takes the place of the usual one while pytest runs (see `provision/watched.py`): without arguments, the kernels' own
+tests and the standard's cases for single operators. The first thing that a sanitizer finds ends the run; its report names the line in the sources.
 
     apt-get install clang-19 libclang-rt-19-dev
 
@@ -40,14 +40,7 @@ DEFAULT_TESTS = (
     *("-k", "not wasm-relaxed and not wasm-plain and not definitions"),
 )
 
-RUN = """
-import sys
-from pathlib import Path
-import pytest
-from onnxlet_wasm import native
-native.LIB = Path(sys.argv[1])
-sys.exit(pytest.main(sys.argv[2:]))
-"""
+WATCHED = REPOSITORY / "scripts/provision/watched.py"
 
 
 def main() -> int:
@@ -66,7 +59,7 @@ def main() -> int:
     env |= {"ASAN_OPTIONS": f"{common}:detect_leaks=0:alloc_dealloc_mismatch=0", "UBSAN_OPTIONS": common}
     tests = sys.argv[1:] or DEFAULT_TESTS
     say(f"pytest {' '.join(tests)}")
-    code = subprocess.run([venv.python(), "-c", RUN, str(out), *tests], cwd=REPOSITORY, env=env).returncode
+    code = subprocess.run([venv.python(), WATCHED, out, *tests], cwd=REPOSITORY, env=env).returncode
     for report in sorted(out.glob("report.*")):
         say(f"\n{report}:\n{report.read_text(errors='replace')}")
     return code

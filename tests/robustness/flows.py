@@ -48,11 +48,11 @@ def if_(b: Builder) -> str:
     for branch in ("then", "else"):
         inner = Builder(b.rng, b.opset, b)
         grow(inner, TEMPLATES, b.rng.choice((1, 2, 4)))
-        found = [n for n in _results(inner) if wanted in (None, inner.values[n].dtype)]
+        found = [n for n in _results(inner) if wanted is None or inner.values[n].dtype == wanted]
         if found:
             output = found[-1]
         else:
-            source = inner.pick(lambda v: v.dtype == (wanted or F32))  # noqa: B023
+            source = inner.pick(lambda v: v.dtype == (F32 if wanted is None else wanted))  # noqa: B023
             output = inner.add("Identity", [source])
         wanted = inner.values[output].dtype
         bodies.append(inner.body(branch, [output]))

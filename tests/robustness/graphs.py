@@ -34,7 +34,7 @@ def _words(text: str) -> frozenset[str]:
 STEPS = _words("""
     Round Floor Ceil Sign ArgMax ArgMin TopK QuantizeLinear DynamicQuantizeLinear Hardmax NonZero Unique Mod
     Shrink ThresholdedRelu Equal Less LessOrEqual Greater GreaterOrEqual NonMaxSuppression MaxPool Compress Not
-    QLinearConv QLinearMatMul IsInf IsNaN
+    QLinearConv QLinearMatMul IsInf IsNaN LpNormalization
 """)
 """Operators whose results jump, so that a difference in the last bits of an operand may change them altogether."""
 

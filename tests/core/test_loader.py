@@ -456,6 +456,14 @@ class TestFunctions:
         )
         assert [n.op_type for n in graph.nodes] == ["Relu", "Neg"]
 
+    def test_an_overload_that_calls_another(self):
+        """Of the same name, which is no circle; and one within a function of another name."""
+        base = function("F", "a", "b", [node("Relu", "a", "b")])
+        second = function("F", "a", "b", [node("F", "a", "t", domain="f"), node("Neg", "t", "b")], overload="v2")
+        outer = function("G", "a", "b", [node("F", "a", "t", domain="f", overload="v2"), node("Exp", "t", "b")])
+        graph = with_functions([node("G", "x", "y", domain="f")], outer, second, base)
+        assert [n.op_type for n in graph.nodes] == ["Relu", "Neg", "Exp"]
+
     def test_their_own_imports(self):
         body = function("F", "a", "b", [node("Relu", "a", "b")], opset=9)
         graph = with_functions([node("F", "x", "t", domain="f"), node("Relu", "t", "y")], body)

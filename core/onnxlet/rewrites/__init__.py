@@ -34,6 +34,7 @@ from .epilogues import fuse_epilogues, fuse_matmul_bias
 from .normalization import fuse_group_norm, fuse_layer_norm, fuse_skip_norm
 from .products import expand_einsum, multiply_instead
 from .quantization import fuse_dynamic_quantized, fuse_quantized, sink_dequantize, sink_gather
+from .rotary import fuse_rotary
 from .shapes import fold_shapes
 from .transposes import merge_transposes, sink_transposes
 
@@ -74,6 +75,7 @@ REWRITES = (
     Rewrite("fold_pad", BASIC, fold_pad),
     Rewrite("fuse_layer_norm", EXTENDED, fuse_layer_norm),
     Rewrite("fuse_group_norm", EXTENDED, fuse_group_norm),
+    Rewrite("fuse_rotary", EXTENDED, fuse_rotary),
     Rewrite("fuse_attention", EXTENDED, fuse_attention),
     Rewrite("fuse_gelu", EXTENDED, fuse_gelu),
     Rewrite("fuse_hard_swish", EXTENDED, fuse_hard_swish),

@@ -173,6 +173,22 @@ def _group_norm(b: Body) -> None:
     b.end(b.op("Add", y, b.op("Reshape", b.input(2), per_channel)))
 
 
+def _rotary(b: Body) -> None:
+    """Of four axes, with angles (batch, length, half)."""
+    x, axes = b.input(0), b.integers(3)
+    shape = b.types[1].shape
+    half = shape[-1] if shape else None
+    if not isinstance(half, int):
+        raise UnsupportedError(f"node {b.node.label!r} can't be written: the number of its angles is not known")
+    lower = b.op("Slice", x, b.integers(0), b.integers(half), axes)
+    upper = b.op("Slice", x, b.integers(half), b.integers(2 * half), axes)
+    place = b.integers(0, 1, -1, half)
+    cos, sin = (b.op("Reshape", b.input(i), place) for i in (1, 2))
+    first = b.op("Sub", b.op("Mul", lower, cos), b.op("Mul", upper, sin))
+    second = b.op("Add", b.op("Mul", upper, cos), b.op("Mul", lower, sin))
+    b.end(b.op("Concat", first, second, axis=3))
+
+
 def _fused_attention(b: Body) -> None:
     rank = b.rank(0)
     lead = range(rank - 3)
@@ -227,6 +243,7 @@ BODIES: dict[tuple[str, str], Callable[[Body], None]] = {
     ("", "LayerNormalization"): _layer_norm,
     ("", "RMSNormalization"): _layer_norm,
     ("", "GroupNormalization"): _group_norm,
+    ("", "RotaryEmbedding"): _rotary,
     ("", "HardSwish"): _unary(_hard_swish),
     ("", "Mish"): _unary(_mish),
 }

@@ -1,0 +1,133 @@
+"""Rotary positions as exporters write them: ``x * cos + rotate_half(x) * sin``, with angles that are written twice."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph.ir import Node
+from .editor import Editor
+from .patterns import axes_of, is_op
+
+KEEPS_HALVES = frozenset({"Cos", "Sin", "Cast", "Neg", "Identity"})
+
+
+def fuse_rotary(editor: Editor) -> int:
+    """``x * cos + concat(-x[half:], x[:half]) * sin`` becomes RotaryEmbedding, if cos and sin have two equal halves."""
+    return sum(_fuse(editor, node) for node in editor.nodes("Add"))
+
+
+def _fuse(editor: Editor, add: Node) -> bool:
+    for first, second in (add.inputs, add.inputs[::-1]):
+        straight, turned = editor.made_by(first, "Mul"), editor.made_by(second, "Mul")
+        if straight is None or turned is None or straight is turned or add.version < 7:
+            continue
+        if editor.sole_user(first) is not add or editor.sole_user(second) is not add:
+            continue
+        for rotated, sine in (turned.inputs, turned.inputs[::-1]):
+            found = _rotated(editor, rotated, turned)
+            if found is None or found[0] not in straight.inputs:
+                continue
+            x, nodes = found
+            cosine = straight.inputs[1 - straight.inputs.index(x)]
+            angles = _angles(editor, x, cosine), _angles(editor, x, sine)
+            if (
+                angles[0] is None
+                or angles[1] is None
+                or any(editor.shape(x) != editor.shape(m) for m in (first, second))
+            ):
+                continue
+            halves: list[Node] = []
+            names = [_half(editor, name, angles[0], add, halves) for name in (cosine, sine)]
+            new = Node("RotaryEmbedding", [x, *names], add.outputs, {}, "", max(23, add.version), add.label)
+            editor.replace([*nodes, straight, turned, add], [*halves, new])
+            return True
+    return False
+
+
+def _rotated(editor: Editor, name: str, user: Node) -> tuple[str, list[Node]] | None:
+    """The value whose halves were exchanged, the second with its sign changed; and the nodes that do it for `user`."""
+    joined = editor.made_by(name, "Concat")
+    if joined is None or len(joined.inputs) != 2 or editor.sole_user(name) is not user:
+        return None
+    negative = editor.made_by(joined.inputs[0], "Neg")
+    if negative is None or editor.sole_user(joined.inputs[0]) is not joined:
+        return None
+    shape = editor.shape(name)
+    if shape is None or len(shape) != 4 or not isinstance(shape[3], int) or shape[3] % 2:
+        return None
+    if joined.attributes.get("axis") not in (-1, 3):
+        return None
+    upper, lower = negative.inputs[0], joined.inputs[1]
+    split = editor.made_by(upper, "Split")
+    if split is not None:
+        halves = split.outputs == [lower, upper] and split.attributes.get("axis", 0) in (-1, 3)
+        private = editor.sole_user(lower) is joined and editor.sole_user(upper) is negative
+        same = editor.shape(lower) == editor.shape(upper)
+        return (split.inputs[0], [split, negative, joined]) if halves and private and same else None
+    parts = editor.made_by(upper, "Slice"), editor.made_by(lower, "Slice")
+    if parts[0] is None or parts[1] is None or parts[0].inputs[0] != parts[1].inputs[0]:
+        return None
+    if editor.sole_user(upper) is not negative or editor.sole_user(lower) is not joined:
+        return None
+    half = shape[3] // 2
+    if _bounds(editor, parts[0], shape[3]) != (half, shape[3]) or _bounds(editor, parts[1], shape[3]) != (0, half):
+        return None
+    x = parts[0].inputs[0]
+    return (x, [parts[0], parts[1], negative, joined]) if editor.shape(x) == shape else None
+
+
+def _bounds(editor: Editor, node: Node, length: int) -> tuple[int, int] | None:
+    """From where to where a Slice of the last of four axes goes, step by step; `None` for another one."""
+    tensors = [editor.constant(name) for name in node.inputs[1:]]
+    if node.version < 10 or len(tensors) < 3 or any(t is None or t.size != 1 for t in tensors):
+        return None
+    start, end, axis, *step = (int(t.numpy().item()) for t in tensors if t is not None)
+    if axis not in (-1, 3) or step not in ([], [1]):
+        return None
+    return slice(start, end).indices(length)[:2]
+
+
+def _angles(editor: Editor, x: str, name: str) -> int | None:
+    """Half of how many cosines or sines there are for each row of `x`, if they are the same for all heads and their
+    second half repeats the first."""
+    shape, own = editor.shape(x), editor.shape(name)
+    if shape is None or own is None or len(own) != 4 or None in own or own[1:] != (1, *shape[2:]):
+        return None
+    if own[0] not in (1, shape[0]):
+        return None
+    while True:
+        node = editor.producer.get(name)
+        if node is None or node.domain:
+            return None
+        if node.op_type == "Concat" and node.inputs == [node.inputs[0]] * 2:
+            rank = len(editor.shape(name) or ())
+            last = rank > 0 and node.attributes.get("axis") in (-1, rank - 1)
+            return int(own[3]) // 2 if last and isinstance(own[3], int) else None
+        if node.op_type in KEEPS_HALVES:
+            name = node.inputs[0]
+        elif is_op(node, "Mul") and any(editor.scalar(other) is not None for other in node.inputs):
+            name = next(other for other in node.inputs if editor.scalar(other) is None)
+        elif is_op(node, "Unsqueeze"):
+            rank = len(editor.shape(name) or ())
+            axes = axes_of(editor, node, rank) if rank else None
+            if not axes or rank - 1 in axes:
+                return None
+            name = node.inputs[0]
+        else:
+            return None
+
+
+def _half(editor: Editor, name: str, half: int, add: Node, new: list[Node]) -> str:
+    """(batch, length, half) out of the cosines or sines (batch, 1, length, 2 * half)."""
+    bounds = [
+        editor.add_constant(f"{name}_{hint}", np.array([n], np.int64))
+        for hint, n in (("from", 0), ("to", half), ("last", 3))
+    ]
+    part, result = editor.new_name(f"{name}_part"), editor.new_name(f"{name}_half")
+    new.append(Node("Slice", [name, *bounds], [part], {}, "", max(10, add.version), f"{add.label}/{part}"))
+    one = editor.add_constant(f"{name}_one", np.array([1], np.int64)) if add.version >= 13 else ""
+    attributes = {} if one else {"axes": [1]}
+    new.append(
+        Node("Squeeze", [part, one] if one else [part], [result], attributes, "", add.version, f"{add.label}/{result}")
+    )
+    return result

@@ -1,0 +1,81 @@
+"""Rotary positions, as exporters of language models write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from .models import FLOAT, INT64, model, node
+from .test_rewrites import agree, normal, operators
+
+FREQUENCIES = (1 / 100 ** (np.arange(4) / 4)).astype(np.float32)
+
+
+def rotary(half: str = "Slice", **changed: Any) -> onnx.ModelProto:
+    """Positions (batch, length) to angles, twice side by side; x (batch, heads, length, 8) turned by them."""
+    if half == "Slice":
+        parts = [
+            node("Slice", ["x", "four", "end", "axis"], ["u"]),
+            node("Slice", ["x", "zero", "four", "axis"], ["l"]),
+        ]
+    else:
+        parts = [node("Split", ["x"], ["l", "u"], axis=-1, num_outputs=2)]
+    angles = [
+        node("Cast", ["positions"], ["p"], to=FLOAT), node("Unsqueeze", ["p", "last"], ["p1"]),
+        node("Mul", ["p1", "f"], ["a"]), node("Exp", ["a"], ["other"]),
+        node("Concat", changed.get("twice", ["a", "a"]), ["e"], axis=-1), node("Cos", ["e"], ["c"]),
+        node("Sin", ["e"], ["s"]), node("Mul", ["c", "k"], ["ck"]), node("Unsqueeze", ["ck", "one"], ["cos"]),
+        node("Unsqueeze", ["s", "one"], ["sin"]),
+    ]  # fmt: skip
+    turned = [
+        node("Mul", ["x", "cos"], ["xc"]), *parts, node("Neg", ["u"], ["n"]),
+        node("Concat", changed.get("order", ["n", "l"]), ["r"], axis=-1), node("Mul", ["r", "sin"], ["rs"]),
+        node(changed.get("last", "Add"), ["xc", "rs"], ["y"]),
+    ]  # fmt: skip
+    known = {"four": np.array([4]), "end": np.array([2**63 - 1]), "axis": np.array([3]), "zero": np.array([0]),
+             "last": np.array([-1]), "one": np.array([1]), "f": FREQUENCIES, "k": np.float32(1.5)}  # fmt: skip
+    nodes = [*angles, *turned]
+    used = {name for n in nodes for name in n.input}
+    return model(
+        nodes, [("x", FLOAT, ["b", 3, "t", 8]), ("positions", INT64, changed.get("positions", ["b", "t"]))],
+        [("y", FLOAT, ["b", 3, "t", 8]), *changed.get("outputs", [])], {n: v for n, v in known.items() if n in used},
+    )  # fmt: skip
+
+
+def feeds(batch: int = 2, length: int = 5) -> dict[str, np.ndarray]:
+    return {"x": normal(batch, 3, length, 8), "positions": np.arange(batch * length).reshape(batch, length)}
+
+
+@pytest.mark.parametrize("half", ["Slice", "Split"])
+def test_rotary(half: str):
+    made = rotary(half)
+    assert "RotaryEmbedding" in operators(made)
+    assert not {"Neg", "Add"} & {*operators(made)}
+    agree(made, **feeds())
+    agree(made, **feeds(1, 1))
+
+
+def test_one_row_of_positions_for_all():
+    made = rotary(positions=[1, "t"])
+    assert "RotaryEmbedding" in operators(made)
+    agree(made, x=normal(2, 3, 5, 8), positions=np.arange(5)[None])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"positions": ["b", "other"]},  # maybe one for all rows
+        {"twice": ["a", "other"]},
+        {"order": ["l", "n"]},
+        {"last": "Sub"},
+        {"outputs": [("r", FLOAT, ["b", 3, "t", 8])]},
+    ],
+    ids=str,
+)
+def test_what_is_no_rotary(changed: dict[str, Any]):
+    made = rotary(**changed)
+    assert "RotaryEmbedding" not in operators(made)
+    agree(made, **feeds())

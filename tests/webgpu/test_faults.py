@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,10 +10,12 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxlet import InferenceSession
+from onnxlet import InferenceSession, LimitError
+from onnxlet_webgpu import provider as webgpu
 from onnxlet_webgpu.provider import WebGpuProvider
 from tests.core.models import FLOAT, model, node
-from tests.webgpu.cases import random
+from tests.webgpu.cases import Case, check, integers, random, step_of
+from tests.webgpu.cases import expected as expected_of
 
 W = random(6, 5)
 
@@ -98,3 +101,85 @@ def test_without_a_new_device_the_cpu_goes_on(session: InferenceSession, monkeyp
     np.testing.assert_allclose(y, expected(x), rtol=1e-4)
     assert "WebGpuExecutionProvider" not in {row.provider for row in session.explain().rows}
     np.testing.assert_allclose(session.run(None, {"x": 2 * x})[0], expected(2 * x), rtol=1e-4)
+
+
+def test_out_of_memory_names_the_node_and_the_session_goes_on(
+    session: InferenceSession, monkeypatch: pytest.MonkeyPatch
+):
+    """Buffers of more than a megabyte are refused here: large inputs fail, small ones go on."""
+    device = provider_of(session).device
+    buffer = device.buffer
+
+    def small(nbytes: int, usage: int) -> Any:
+        if nbytes > 1 << 20:
+            raise device._no_room(RuntimeError("not enough memory left"))
+        return buffer(nbytes, usage)
+
+    monkeypatch.setattr(device, "buffer", small)
+    x = random(5, 6)
+    for _ in range(2):
+        with pytest.raises(
+            LimitError, match=r"node '.*' \(MatMul.*: 2,000,000 bytes\) finds no room among [\d,]+ bytes"
+        ):
+            session.run(None, {"x": random(100_000, 6)})
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-4)
+    assert device.lost is None
+
+
+def test_a_run_after_close_and_create_again(session: InferenceSession):
+    x = random(5, 6)
+    for _ in range(3):
+        with InferenceSession(product(), providers=["webgpu"]) as other:
+            np.testing.assert_allclose(other.run(None, {"x": x})[0], expected(x), rtol=1e-4)
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-4)
+
+
+async def test_overlapping_runs_of_two_sessions(session: InferenceSession):
+    xs = [random(n, 6) for n in (1, 2, 3, 2, 1)]
+    with InferenceSession(product(), providers=["webgpu"]) as other:
+        runs = [one.run_async(None, {"x": x}) for x in xs for one in (session, other)]
+        results = await asyncio.gather(*runs)
+    for x, (first,), (second,) in zip(xs, results[::2], results[1::2], strict=True):
+        np.testing.assert_allclose(first, expected(x), rtol=1e-4)
+        np.testing.assert_allclose(second, expected(x), rtol=1e-4)
+
+
+NARROW = {"max_binding_bytes": 4096, "max_bindings": 4, "max_groups": 3}
+"""Limits far below those that WebGPU guarantees."""
+
+
+@pytest.fixture(scope="module")
+def narrow_provider(gpu_provider: WebGpuProvider) -> Iterator[WebGpuProvider]:
+    made = webgpu.create(NARROW)
+    yield made
+    made.close()
+
+
+def narrow_cases() -> Iterator[Case]:
+    for op in ("Max", "Min", "Sum", "Mean"):
+        yield Case(op, [random(3, 4, seed=s) for s in range(30)], rtol=1e-4, note="thirty")
+    yield Case("Max", [integers(3, 4, dtype=np.int64) + s for s in range(9)], note="int64")
+    yield Case("Concat", [random(3, i % 5 + 1, seed=i) for i in range(30)], {"axis": -1}, note="thirty")
+    w, bias = random(60, 100), random(100)
+    for constants in ((1,), (1, 2)):
+        yield Case("Gemm", [random(7, 60), w, bias], {"alpha": 0.5}, constants, rtol=1e-4, atol=1e-4, note="columns")
+        transposed = np.ascontiguousarray(w.T)
+        yield Case(
+            "Gemm", [random(7, 60), transposed, bias], {"transB": 1}, constants, rtol=1e-4, atol=1e-4, note="rows"
+        )
+    yield Case("MatMul", [random(2, 3, 60), w], constants=(1,), rtol=1e-4, atol=1e-4)
+    index = np.array([[0, 299, -300], [17, -1, 150]], np.int64)
+    yield Case("Gather", [random(300, 5), index], constants=(0,))
+    yield Case("Relu", [random(1000)], note="more groups than there are")
+
+
+@pytest.mark.parametrize("case", [*narrow_cases()], ids=str)
+async def test_limits_are_worked_around(narrow_provider: WebGpuProvider, case: Case):
+    await check(narrow_provider, case)
+
+
+def test_what_can_not_be_bound_is_refused_with_numbers(narrow_provider: WebGpuProvider):
+    case = Case("Relu", [random(40, 40)])
+    assert "6,400 bytes, the device binds at most 4,096" in (
+        narrow_provider.supports(step_of(case, expected_of(case))) or ""
+    )

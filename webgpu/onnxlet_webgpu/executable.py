@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from onnxlet.errors import LimitError
 from onnxlet.providers.base import Segment
 
 from .device import IN_BROWSER, Device, Dispatch, Pipeline, Recording, finish
@@ -35,6 +37,8 @@ class GpuExecutable:
         self.index_limits: dict[str, list[int | tuple[int, ...]]] = {}
         for step in segment.steps:
             lowered = lower(step, device.target, self.aliases, derived)
+            for kernel in lowered.kernels:
+                kernel.node = step.node.label
             kernels += lowered.kernels
             for name, limit in lowered.index_limits:
                 self.index_limits.setdefault(name, []).append(limit)
@@ -52,13 +56,19 @@ class GpuExecutable:
         self.weight_keys: list[tuple[Any, ...]] = []
         self.owned: list[Any] = []
         self.input_buffers: dict[str, Any] = {}
-        with device.allocating():
-            self._place_constants(segment, derived)
-            self._place_intermediates()
         self.offsets, self.staging_bytes = self._staging_layout()
         self.idle_staging: list[Any] = []
         self.recordings: dict[tuple[int, ...], Recording] = {}
         self.closed = False
+        self.failure: LimitError | None = None
+        self.layout = self.arena.layout()
+        try:
+            with device.allocating():
+                self._place_constants(segment, derived)
+                self._place_intermediates()
+        except BaseException:
+            self.close()
+            raise
 
     # What compile time fixes
 
@@ -73,9 +83,11 @@ class GpuExecutable:
         for name in needed:
             if name in derived:
                 rule = derived[name]
-                key = self.weights.derived(rule, [segment.constants[s] for s in rule.sources])
+                with self._naming(f"the constant {' and '.join(map(repr, rule.sources)) or name.strip()}"):
+                    key = self.weights.derived(rule, [segment.constants[s] for s in rule.sources])
             elif name in segment.constants:
-                key = self.weights.plain(segment.constants[name])
+                with self._naming(f"the constant {name!r} ({segment.constants[name].nbytes:,} bytes)"):
+                    key = self.weights.plain(segment.constants[name])
             else:
                 continue
             self.weight_keys.append(key)
@@ -89,20 +101,30 @@ class GpuExecutable:
                 last_use[b.value] = position
         staying = set(self.roots.values())
         apart = {self.roots[name] for name in self.resident}
-        layout = self.arena.layout()
+        layout = self.layout
         made: set[str] = set()
         for position, (kernel, bindings) in enumerate(zip(self.kernels, self.bindings, strict=True)):
             name, nbytes = kernel.output, kernel.nbytes
             if name not in made:
                 made.add(name)
-                if name in apart:
-                    self.buffers[name] = self.pool.take(nbytes, self.device.storage)
-                    self.owned.append(self.buffers[name])
-                else:
-                    self.buffers[name] = layout.take(nbytes)
+                with self._naming(f"node {kernel.node!r} ({kernel.title}: {nbytes:,} bytes)"):
+                    if name in apart:
+                        self.buffers[name] = self.pool.take(nbytes, self.device.storage)
+                        self.owned.append(self.buffers[name])
+                    else:
+                        self.buffers[name] = layout.take(nbytes)
             for value in dict.fromkeys(b.value for b in bindings):
                 if value in made and value not in staying and last_use[value] == position:
                     layout.give(self.buffers[value])
+
+    @contextmanager
+    def _naming(self, what: str) -> Iterator[None]:
+        """Say in a `LimitError` what there was no room for, and how much is in use."""
+        try:
+            yield
+        except LimitError as error:
+            held = self.pool.used_bytes + self.weights.nbytes
+            raise LimitError(f"{what} finds no room among {held:,} bytes in use: {error}") from error
 
     def _staging_layout(self) -> tuple[dict[str, int], int]:
         """Where each output that goes back to the host lies in the staging buffer, and the size of that."""
@@ -121,9 +143,23 @@ class GpuExecutable:
         return coroutine if IN_BROWSER else finish(coroutine)
 
     async def ready(self) -> None:
-        """Wait until all shaders are compiled."""
-        await self.device.settle()
+        """Wait until all shaders are compiled. Raises `LimitError` where a browser had no room for the buffers."""
+        if self.failure is not None:
+            raise self.failure
+        await self._settled()
         await self.device.ready(self.pipelines)
+
+    async def _settled(self) -> None:
+        """Wait for the browser's word on buffers; what it had no room for is not to be used again."""
+        try:
+            await self.device.settle()
+        except LimitError as error:
+            parts = sorted(self.kernels, key=lambda kernel: -kernel.nbytes)[:3]
+            sizes = ", ".join(f"{kernel.node!r} ({kernel.nbytes:,} bytes)" for kernel in parts)
+            held = self.pool.used_bytes + self.weights.nbytes
+            self.failure = LimitError(f"{error}. {held:,} bytes are in use; the largest values are those of {sizes}")
+            self.layout.discard()
+            raise self.failure from error
 
     async def _run(self, values: Sequence[Any]) -> list[Any]:
         await self.ready()
@@ -131,7 +167,7 @@ class GpuExecutable:
         given = dict(zip(self.inputs, values, strict=True))
         staging = self._allocate(given)
         try:
-            await self.device.settle()
+            await self._settled()
             # Nothing is awaited from here to the submission: another run of this segment would write its inputs.
             bound = {name: self._input(name, given[name]) for name in self.used_inputs}
             recording = self._recording(bound, staging)

@@ -76,6 +76,8 @@ class Kernel:
     maps: list[Map] = field(default_factory=list)
     fusable: bool = True
     """Whether it writes all of its output, each element once."""
+    node: str = ""
+    """The label of the node that it belongs to."""
     exact: bool = False
     """Whether what it stores is of the output's type already: moved, or cut to it."""
 

@@ -18,7 +18,7 @@ from onnxlet.graph.ir import TensorType
 from onnxlet.providers.base import Step
 
 from .kernel import CHAIN, Binding, Kernel, Map, Operand, elementwise_kernel, flat_body, flat_groups
-from .storage import BITS, KINDS, MOVED, element_of, type_name, widened, width_of
+from .storage import BITS, ELEMENTS, KINDS, MOVED, element_of, type_name, widened, width_of
 from .wgsl import literal
 
 MAX_RANK = 8
@@ -150,6 +150,27 @@ class Lowering:
         type_ = self.step.outputs[index]
         return self._tensor(self.step.node.outputs[index], type_, f"output {index}", kinds or MOVED)
 
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes that a kernel may bind as one value."""
+        return min(self.target.max_binding_bytes, self.target.max_buffer_bytes)
+
+    def parts(self, index: int, axis: int) -> list[tuple[int, int]] | None:
+        """Ranges along `axis` by which constant input `index` can be bound; `None` if it can be bound as a whole."""
+        type_ = self.step.inputs[index]
+        if type_ is None or not type_.concrete or not self.is_constant(index):
+            return None
+        element = "f32" if type_.dtype is None or type_name(type_.dtype) not in ELEMENTS else element_of(type_.dtype)
+        nbytes = type_.size * width_of(element)
+        if nbytes <= self.most_bytes:
+            return None
+        size = type_.dims[axis]
+        most = self.most_bytes // 16 * 16 // (nbytes // size)
+        if most < 4:
+            self.refuse(f"four slices of input {index} exceed the {self.most_bytes:,} bytes that the device binds")
+        step = most // 4 * 4
+        return [(start, min(start + step, size)) for start in range(0, size, step)]
+
     def has_output(self, index: int) -> bool:
         return index < len(self.step.node.outputs) and bool(self.step.node.outputs[index])
 
@@ -196,7 +217,7 @@ class Lowering:
 
     def temporary(self, tag: str, shape: tuple[int, ...], dtype: type = np.float32) -> Tensor:
         """A value between kernels of this node. Refuses one that is too large for the device."""
-        limit = min(self.target.max_binding_bytes, self.target.max_buffer_bytes)
+        limit = self.most_bytes
         made = Tensor(f"{next(filter(None, self.step.node.outputs))}\0{tag}", shape, np.dtype(dtype))
         nbytes = made.size * width_of(made.element)
         if nbytes > limit:
@@ -307,7 +328,7 @@ class Lowering:
         if size == 0:
             self.refuse(f"{what} is empty")
         nbytes = size * width_of(element_of(dtype))
-        limit = min(self.target.max_binding_bytes, self.target.max_buffer_bytes)
+        limit = self.most_bytes
         if nbytes > limit:
             self.refuse(f"{what} has {nbytes:,} bytes, the device binds at most {limit:,}")
         return Tensor(self.aliases.get(name, name), shape, dtype)

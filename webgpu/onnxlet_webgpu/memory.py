@@ -107,6 +107,7 @@ class Layout:
 
     arena: Arena
     free: list[Any]
+    added: list[Any] = field(default_factory=list)
 
     def take(self, nbytes: int) -> Any:
         """The smallest free buffer that fits and is not more than twice too large, else a new one."""
@@ -118,7 +119,17 @@ class Layout:
             return best
         buffer = self.arena.pool.take(nbytes, self.arena.pool.device.storage)
         self.arena.buffers.append(buffer)
+        self.added.append(buffer)
         return buffer
+
+    def discard(self) -> None:
+        """Destroy what was added to the arena: the device had no room for some of it."""
+        for buffer in self.added:
+            if buffer in self.arena.buffers:
+                self.arena.buffers.remove(buffer)
+                self.arena.pool.used_bytes -= buffer.size
+                buffer.destroy()
+        self.added.clear()
 
     def give(self, buffer: Any) -> None:
         self.free.append(buffer)

@@ -243,15 +243,32 @@ def variadic(n: Lowering) -> None:
     name = n.step.node.op_type
     kinds = NUMBERS if name in ("Max", "Min") else FLOAT
     operands = [n.operand(i, *kinds) for i in range(len(n.step.node.inputs))]
+    kind = n.input(0, *kinds).kind
+    most = n.target.max_bindings - 1
+    while len(operands) > most:  # more than a shader may bind: the first ones are combined to a value of their own
+        first, operands = operands[:most], operands[most:]
+        shape = np.broadcast_shapes(*(o.shape for o in first))
+        part = n.temporary(f"first but {len(operands)}", shape, ELEMENT_TYPES[first[0].element])
+        n.emit_map(first, _joined(name, kind, most), part)
+        operands.insert(0, Operand(part.value, shape, part.element))
+    expression = _joined(name, kind, len(operands))
+    if name == "Mean":
+        expression = f"({expression}) / {_f(len(n.step.node.inputs))}"
+    n.emit_map(operands, expression)
+
+
+ELEMENT_TYPES = {"f32": np.float32, "i32": np.int32, "u32": np.uint32, PAIR: np.int64}
+
+
+def _joined(name: str, kind: str, count: int) -> str:
+    """Text of the greatest, the smallest, or the sum of `count` operands."""
     expression = "{0}"
-    for i in range(1, len(operands)):
+    for i in range(1, count):
         if name in ("Max", "Min"):
-            expression = f"{EXTREMA[n.input(0, *kinds).kind][name == 'Min']}({expression}, {{{i}}})"
+            expression = f"{EXTREMA[kind][name == 'Min']}({expression}, {{{i}}})"
         else:
             expression += f" + {{{i}}}"
-    if name == "Mean":
-        expression = f"({expression}) / {_f(len(operands))}"
-    n.emit_map(operands, expression)
+    return expression
 
 
 @lowering("Clip")

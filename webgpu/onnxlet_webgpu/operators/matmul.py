@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import Binding, Kernel, Operand, grid, single_body, single_groups
+from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups, grid, single_body, single_groups
 from ..lowering import INTERNAL, MICROSOFT, Lowering, Tensor, lowering
 from ..wgsl import broadcast_strides, index_expression, literal
 from .activations import apply_activation
@@ -310,6 +310,12 @@ def _operand(n: Lowering, index: int, transposed: bool) -> tuple[Matrix, tuple[i
 
 def emit_matmul(n: Lowering, trans_a: bool = False, trans_b: bool = False) -> None:
     """Add the product of inputs 0 and 1 with NumPy's broadcasting of leading dimensions."""
+    weights = n.step.inputs[1]
+    if weights is not None and weights.concrete and len(weights.dims) == 2:
+        parts = n.parts(1, 0 if trans_b else 1)
+        if parts is not None:
+            _emit_in_parts(n, trans_a, trans_b, parts)
+            return
     a, a_batch, m, k, a_tensor = _operand(n, 0, trans_a)
     b, b_batch, k2, columns, b_tensor = _operand(n, 1, trans_b)
     out = n.output(0, "float32")
@@ -335,6 +341,33 @@ def emit_matmul(n: Lowering, trans_a: bool = False, trans_b: bool = False) -> No
     left, right = batched(a, a_batch, m, k), batched(b, b_batch, k, columns)
     product = Product(left, right, m, columns, k, prod(batch_dims) if batch_dims else None)
     emit_product(n, product, out, n.title(a_tensor, b_tensor, note="transposed " if trans_a or trans_b else ""))
+
+
+def _emit_in_parts(n: Lowering, trans_a: bool, trans_b: bool, parts: list[tuple[int, int]]) -> None:
+    """The product with a constant matrix that is too large to be bound: some columns at a time, joined at the end."""
+    a, batch, m, k, a_tensor = _operand(n, 0, trans_a)
+    if trans_a and batch:
+        n.refuse("transposed matrices in a batch times one that is too large to be bound have no GPU kernel")
+    out = n.output(0, "float32")
+    rows, columns = m * prod(batch), parts[-1][1]
+    whole = n.temporary("whole", (rows, columns))
+    for start, stop in parts:
+        width = stop - start + -(stop - start) % 4
+
+        def slice_of(w: np.ndarray, start: int = start, stop: int = stop) -> np.ndarray:
+            return padded_columns(np.ascontiguousarray((w.T if trans_b else w)[:, start:stop]))
+
+        b = Matrix(n.derive((1,), f"columns {start}:{stop} {trans_b}", slice_of), k * width, width, 1)
+        part = n.temporary(f"columns {start}", (rows, stop - start))
+        emit_product(n, Product(a, b, rows, stop - start, k), part, n.title(a_tensor, part, note="some columns"))
+        place = f"i / {stop - start}u * {columns}u + i % {stop - start}u + {start}u"
+        body, groups = (
+            flat_body(f"store({place}, x[i]);", "arrayLength(&x)"),
+            flat_groups(part.size, n.target.flat_groups),
+        )
+        title = n.title(part, whole, note=f"from column {start}")
+        n.emit(Kernel(title, [part.binding("x")], whole.value, whole.shape, "f32", body, groups, fusable=False))
+    n.emit_map([Operand(whole.value, out.shape, "f32")], "{0}", out)
 
 
 @lowering("MatMul")

@@ -186,6 +186,10 @@ def wrapped(text: str, size: int) -> str:
 
 @lowering("Gather")
 def gather(n: Lowering) -> None:
+    parts = n.parts(0, 0)
+    if parts is not None and n.attribute("axis", 0) == 0:
+        _gather_in_parts(n, parts)
+        return
     x, out = n.input(0, *MOVED), n.output(0)
     axis = n.attribute("axis", 0) % len(x.shape)
     index = indices(n, 1, x.shape[axis])
@@ -199,6 +203,30 @@ def gather(n: Lowering) -> None:
         place += f" + i / {index.size * inner}u * {size * inner}u"
     statements = f"let k = {index_at('index', index, which)};\nstore(i, x[{place}]);"
     n.emit_flat(n.title(x, index, note=f"axis {axis}"), [x.binding("x"), index.binding("index")], statements, out)
+
+
+def _gather_in_parts(n: Lowering, parts: list[tuple[int, int]]) -> None:
+    """Rows of a table that is too large to be bound: one kernel for each part of it."""
+    type_ = n.step.inputs[0]
+    assert type_ is not None
+    assert type_.dtype is not None
+    size, row_shape = parts[-1][1], type_.dims[1:]
+    index, out = indices(n, 1, size), n.output(0)
+    inner = prod(row_shape)
+    for start, stop in parts:
+
+        def rows(table: np.ndarray, start: int = start, stop: int = stop) -> np.ndarray:
+            return table[start:stop]
+
+        x = Tensor(n.derive((0,), f"rows {start}:{stop}", rows), (stop - start, *row_shape), type_.dtype)
+        statements = (
+            f"let k = {index_at('index', index, f'i / {inner}u')};\n"
+            f"let row = {wrapped('k', size)};\n"
+            f"if (row >= {start}u && row < {stop}u) {{ store(i, x[(row - {start}u) * {inner}u + i % {inner}u]); }}"
+        )
+        reads = [x.binding("x"), index.binding("index")]
+        n.emit_flat(n.title(x, index, note=f"rows from {start}"), reads, statements, out)
+        n.kernels[-1].fusable = False
 
 
 @lowering("GatherElements")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs kernels under the address and undefined-behaviour sanitizers: `python3 scripts/sanitize.py [pytest arguments]`.
 
-The native library is compiled once more, by Debian's clang (ziglang has no runtime of the address sanitizer), and
-takes the place of the usual one while pytest runs (see `provision/watched.py`): without arguments, the kernels' own
-tests and the standard's cases for single operators. The first thing that a sanitizer finds ends the run; its report names the line in the sources.
+The native library is compiled once more, by Debian's clang (ziglang has no runtime of the address sanitizer), and takes
+the place of the usual one while pytest runs (see `provision/watched.py`): without arguments, the kernels' own tests and
+the standard's cases for single operators. The first thing that a sanitizer finds ends the run; its report names the
+line in the sources.
 
     apt-get install clang-19 libclang-rt-19-dev
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from onnxlet_wasm import native, program
 from onnxlet_wasm.arena import Lifetime, aligned
 
@@ -63,6 +64,6 @@ def watched(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 if __name__ == "__main__":
     native.LIB = Path(sys.argv[1])
     program.assign_offsets = program.separate_offsets = spaced_offsets
-    program.Program.run = watched(program.Program.run)
-    program.Program._direct = watched(program.Program._direct)
+    for name in ("run", "_direct"):
+        setattr(program.Program, name, watched(getattr(program.Program, name)))
     sys.exit(pytest.main(sys.argv[2:]))

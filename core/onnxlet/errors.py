@@ -30,18 +30,21 @@ class UnsupportedError(OnnxletError, NotImplementedError):
 
 
 class MissingOperatorsError(UnsupportedError):
-    """Operators that no provider knows. All of them are listed at once.
+    """Operators that no provider knows. All of them are listed at once, with the reason where they can't be had.
 
     `missing` holds one `(operator, version, node names)` triple per operator; the operator is written
     with its domain, for example ``com.example::MyOp``.
     """
 
     def __init__(self, missing: Sequence[tuple[str, int, Sequence[str]]]):
+        from .unavailable import REASONS
+
         self.missing = list(missing)
         rows = []
         for operator, version, nodes in self.missing:
             shown = ", ".join(repr(n) for n in nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
-            rows.append(f"  {operator} (opset {version}) in {len(nodes)} node(s): {shown}")
+            reason = f"; {REASONS[operator]}" if operator in REASONS else ""
+            rows.append(f"  {operator} (opset {version}) in {len(nodes)} node(s): {shown}{reason}")
         super().__init__(
             f"{len(self.missing)} operator(s) of this model are not implemented:\n" + "\n".join(rows) + "\n"
             'A custom operator can be added with @onnxlet.op("Name", domain="its.domain").'

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_state
 
 from onnxlet.graph.infer import infer_node
 from onnxlet.graph.infer.registry import find_inference
@@ -339,6 +340,17 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
     ("RelativePositionBias", {"max_distance": 20}, [f(8, 4), ids(3), ids(5)]),
     ("DynamicTimeWarping", {}, [f(3, 4)]),
     ("CausalConvWithState", {}, [f(1, 4, 7), f(4, 1, 3)]),
+    ("CausalConvWithState", {"channels_last": 1, "dilation": 2, "state_window": 3}, [f(1, 7, 2, 2), f(4, 1, 3)]),
+    (
+        "CausalConvWithState",
+        {"channels_last": 1, "input_channels": 3, "state_length": 4, "state_channels_last": 0},
+        [f(1, 7, 5), f(3, 1, 3)],
+    ),
+    (
+        "LinearAttention",
+        {"q_num_heads": 1, "kv_num_heads": 2, "update_rule": "linear", "state_window": 3},
+        [f(1, 5, 4), f(1, 5, 8), f(1, 5, 6)],
+    ),
     ("SampleOp", {}, [f(2, 3)]),
     ("SparseToDenseMatMul", {"transB": 1}, [f(2, 3), f(4, 3)]),
     ("BifurcationDetector", {}, [ids(1, 2, 3), ids(4, 2), ids(0).reshape(1)]),
@@ -422,6 +434,9 @@ UNKNOWN_SHAPE = {
 }
 
 
+CONTRIBUTED = {s.name: s for s in onnxruntime_state.get_all_operator_schema() if s.domain == "com.microsoft"}
+"""Onnxruntime's own schemas."""
+
 SEARCHES = {"BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"}
 """Operators with sub-graphs, whose inference the tests of text generation check."""
 
@@ -438,6 +453,8 @@ def test_operator(op: str, attributes: dict[str, Any], inputs: list[Any]):
     keywords = {**{k: injected[k] for k in operator.injected}, **attributes}
     result = operator.function(*inputs, **keywords)
     results = list(result if isinstance(result, tuple) else (result,))
+    schema = CONTRIBUTED.get(op)
+    assert schema is None or len(results) == len(schema.outputs)
     while results[-1] is None:
         results.pop()
     results = [np.asarray(r) for r in results]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_state
 
 import onnxlet
 from onnxlet.ops import registry
+from onnxlet.unavailable import REASONS
 
 from .models import FLOAT, model, node
 
@@ -80,3 +85,71 @@ def test_a_signature_that_says_nothing_is_refused():
         @onnxlet.op("Loose", domain="my.domain")
         def loose(x, **anything):
             return x
+
+
+MICROSOFT = "com.microsoft"
+CONTRIBUTED = {s.name: s for s in onnxruntime_state.get_all_operator_schema() if s.domain == MICROSOFT}
+"""Onnxruntime's own schemas of its operators."""
+
+MORE_ATTRIBUTES = {
+    "GatherND": {"batch_dims"},  # of the standard's newer version, which this is
+    "QuantizeLinear": {"block_size", "output_dtype", "saturate", "precision"},
+    "DequantizeLinear": {"block_size", "output_dtype"},
+}
+"""Attributes that onnxlet takes too."""
+
+DEFAULTS_OF_TEXTS: dict[str, Any] = {
+    "activation": "", "activation_params": (), "axis": 1, "block_size": 0, "decoder_output_cross_qk": 0, "do_rotary": 0,
+    "interleaved": 0, "is_packed_batching": 0, "kv_cache_bit_width": 0, "mask_filter_value": -10000.0,
+    "mask_index_type": 0, "mrope_layout": 0, "no_speech_token_id": -1, "num_heads": 0, "output_qk": 0,
+    "past_present_share_buffer": 0, "qk_norm_epsilon": 1e-6, "rotary_embedding_dim": 0, "rotary_interleaved": 0,
+    "rotary_offset": 0, "scale": 1.0, "softcap": 0.0, "v_head_size": 0,
+}  # fmt: skip
+"""Defaults that a schema leaves out, and its texts tell; for others the default is that there is none."""
+
+
+def test_contributed_operators_are_there_or_refused_with_a_reason():
+    assert len(CONTRIBUTED) > 100
+    missing = {name for name in CONTRIBUTED if registry.find(name, MICROSOFT, 1) is None}
+    assert {f"{MICROSOFT}::{name}" for name in missing} == {*REASONS}
+
+
+@pytest.mark.parametrize("name", [name for name in CONTRIBUTED if f"{MICROSOFT}::{name}" not in REASONS])
+def test_signatures_of_contributed_operators(name: str):
+    schema, found = CONTRIBUTED[name], registry.find(name, MICROSOFT, CONTRIBUTED[name].since_version)
+    assert found is not None
+    assert found.attributes - MORE_ATTRIBUTES.get(name, set()) == {*schema.attributes}
+    assert found.required_attributes == {n for n, a in schema.attributes.items() if a.required}
+    variadic = any(i.option.name == "Variadic" for i in schema.inputs)
+    assert found.max_inputs == (None if variadic else len(schema.inputs))
+    assert found.required_inputs == schema.min_input
+    parameters = inspect.signature(found.function).parameters
+    for attribute in schema.attributes.values():
+        stated = onnx.AttributeProto.FromString(attribute._default_value)
+        have = parameters[attribute.name].default
+        if attribute.required:
+            assert have is inspect.Parameter.empty
+        elif not stated.name:
+            assert have is None or have == DEFAULTS_OF_TEXTS[attribute.name], attribute.name
+        else:
+            want = onnx.helper.get_attribute_value(stated)
+            want = want.decode() if isinstance(want, bytes) else want
+            assert have == (pytest.approx(want, rel=1e-6) if isinstance(want, float) else want), attribute.name
+
+
+def test_refused_operators_say_why():
+    made = model(
+        [node("EPContext", ["x"], ["y"], domain=MICROSOFT), node("Unheard", ["x"], ["z"], domain=MICROSOFT)],
+        [("x", FLOAT, [2])], [("y", FLOAT, [2]), ("z", FLOAT, [2])], domains=[MICROSOFT], check=False,
+    )  # fmt: skip
+    with pytest.raises(onnxlet.MissingOperatorsError) as caught:
+        load(made)
+    lines = str(caught.value).splitlines()
+    assert "com.microsoft::EPContext (opset 1) in 1 node(s): 'y'; its contents were compiled for one" in lines[1]
+    assert lines[2] == "  com.microsoft::Unheard (opset 1) in 1 node(s): 'z'"
+
+
+def test_refused_operators_are_in_the_documents():
+    text = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text()
+    for name, reason in REASONS.items():
+        assert f"| `{name.removeprefix('com.microsoft::')}` | {reason} |" in text

@@ -1,8 +1,10 @@
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+from onnxlet.errors import UnsupportedError
 from onnxlet.ops.activations import sigmoid
 from tests.core.ops.calling import call
 from tests.core.ops.oracle import Numbers, agrees
@@ -97,3 +99,73 @@ def test_products_that_share_an_input():
     )
     for got, layer in zip(three, (gate, up, gate), strict=True):
         np.testing.assert_allclose(got, product(layer), rtol=1e-4, atol=1e-4)
+
+
+FLOAT4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+
+
+def narrow_weights(numbers, kind, shape):
+    """The inputs of QMoE for weights (experts, outputs, inputs), and those weights."""
+    experts, outputs, inputs = shape
+    whole = (0.5 + numbers.generator.random(experts)).astype(np.float32)
+    if kind.startswith("fp8"):
+        weights = numbers.f32(*shape).astype(ml_dtypes.float8_e4m3fn)
+        if kind == "fp8 whole":
+            return weights, None, whole, weights.astype(np.float32) * whole[:, None, None]
+        scales = numbers.f32(experts, -(-outputs // 24), -(-inputs // 24))
+        spread = np.repeat(np.repeat(scales, 24, axis=1), 24, axis=2)[:, :outputs, :inputs]
+        return weights, scales, None, weights.astype(np.float32) * spread
+    codes = numbers.ints(0, 16, *shape, dtype="uint8")
+    block = 32 if kind == "fp4" else 16
+    dtype = ml_dtypes.float8_e8m0fnu if kind == "fp4" else ml_dtypes.float8_e4m3fn
+    scales = (2.0 ** numbers.ints(-3, 2, experts, outputs, inputs // block)).astype(dtype)
+    values = FLOAT4[codes] * np.repeat(scales.astype(np.float32), block, axis=2) * whole[:, None, None]
+    if kind == "nvfp4":  # two outputs to a byte
+        codes = codes.swapaxes(1, 2)
+    return codes[..., ::2] | codes[..., 1::2] << 4, scales, whole, values
+
+
+@pytest.mark.parametrize("kind", ["fp8", "fp8 whole", "fp4", "nvfp4", "nvfp4 rows"])
+def test_experts_in_narrow_floats(kind):
+    """As MoE of what the codes stand for."""
+    numbers = Numbers()
+    x, router = numbers.f32(TOKENS, HIDDEN), numbers.f32(TOKENS, EXPERTS)
+    first = narrow_weights(numbers, kind, (EXPERTS, INNER, HIDDEN))
+    second = narrow_weights(numbers, kind, (EXPERTS, HIDDEN, INNER))
+    options: dict[str, Any] = {"k": 2, "activation_type": "silu", "domain": MICROSOFT}
+    expected = call("MoE", 1, x, router, first[3], None, second[3], **options)
+    packed = [first[0], second[0]]
+    if kind == "nvfp4 rows":  # the bytes by rows, the shape as if by columns
+        packed = [p.reshape(len(p), n, -1) for p, n in zip(packed, (HIDDEN, INNER), strict=True)]
+        options["weights_prepacked"] = 1
+    got = call(
+        "QMoE", 1, x, router, packed[0], first[1], None, packed[1], second[1], *[None] * 8, first[2], second[2],
+        quant_type=kind.split()[0], block_size=24 if kind == "fp8" else 0, **options,
+    )  # fmt: skip
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-3 * np.abs(expected).max())
+
+
+def test_experts_of_three_bits():
+    numbers = Numbers()
+    x, router = numbers.f32(TOKENS, HIDDEN), numbers.f32(TOKENS, EXPERTS)
+    parts, weights = [], []
+    for outputs, inputs in ((2 * INNER, HIDDEN), (HIDDEN, INNER)):
+        codes = numbers.ints(0, 8, EXPERTS, outputs, inputs, dtype="uint8")
+        bits = codes[..., None] >> np.arange(3, dtype=np.uint8) & 1
+        packed = np.packbits(bits.reshape(EXPERTS, outputs, -1), axis=-1, bitorder="little")
+        scales = np.abs(numbers.f32(EXPERTS, outputs, inputs // 32)) / 8
+        parts += [packed, scales, None]
+        weights += [(codes.astype(np.float32) - 4) * np.repeat(scales, 32, axis=2), None]
+    options: dict[str, Any] = {"k": 2, "activation_type": "swiglu", "swiglu_fusion": 1, "domain": MICROSOFT}
+    expected = call("MoE", 1, x, router, *weights[:3], **options)
+    got = call("QMoE", 1, x, router, *parts[:5], expert_weight_bits=3, block_size=32, **options)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-3 * np.abs(expected).max())
+
+
+def test_what_is_not_there_is_said():
+    x, w = np.zeros((1, 32), np.float32), np.zeros((1, 1, 16), np.uint8)
+    router = np.zeros((1, 1), np.float32)
+    with pytest.raises(UnsupportedError, match="'wfp4afp8'"):
+        call("QMoE", 1, x, router, w, None, None, w, quant_type="wfp4afp8", domain=MICROSOFT)
+    with pytest.raises(ValueError, match="need a global scale"):
+        call("QMoE", 1, x, router, w, np.ones((1, 1, 1), np.float32), None, w, quant_type="fp4", domain=MICROSOFT)

@@ -2,6 +2,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from onnxlet.errors import UnsupportedError
 from tests.core.ops.calling import call, of, same
 from tests.core.ops.oracle import Numbers, agrees
 
@@ -207,3 +208,85 @@ def test_mamba2(rows, slots, row):
             same(got[1][slot], np.stack(window[-3:], axis=1).astype(ml_dtypes.bfloat16))
             np.testing.assert_allclose(got[2][slot], state, rtol=1e-4, atol=1e-4)
     same(got[2][rows:], ssm[rows:])
+
+
+@pytest.mark.parametrize("activation", ["none", "silu"])
+@pytest.mark.parametrize("dilation", [1, 3])
+def test_causal_conv(activation, dilation):
+    numbers = Numbers()
+    x, w, bias, state = numbers.f32(2, 5, 7), numbers.f32(5, 1, 3), numbers.f32(5), numbers.f32(2, 5, 2 * dilation)
+    options = {"domain": MICROSOFT, "activation": activation, "dilation": dilation, "outputs": 2}
+    agrees("CausalConvWithState", 1, x, w, bias, state, **options)
+    agrees("CausalConvWithState", 1, x[:, :, :1].copy(), w, bias, state, **options)
+    agrees("CausalConvWithState", 1, x, w, **options)
+    last = [t.swapaxes(1, 2).copy() for t in (x, state)]
+    agrees("CausalConvWithState", 1, last[0], w, bias, last[1], channels_last=1, **options)
+    apart, w = numbers.f32(2, 4, 3, 2), numbers.f32(6, 1, 3)
+    agrees("CausalConvWithState", 1, apart, w, channels_last=1, **options)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_states_of_a_convolution_after_the_last_inputs(last):
+    """Each is the state that fewer inputs leave."""
+    numbers = Numbers()
+    w, options = numbers.f32(3, 1, 3), {"domain": MICROSOFT, "outputs": 2, "channels_last": last}
+    for length in (2, 6):
+        x, states = numbers.f32(2, 3, length), numbers.f32(4, 2, 3, 2)
+        if last:
+            x, states = x.swapaxes(1, 2).copy(), states.swapaxes(2, 3).copy()
+        y, after = call("CausalConvWithState", 1, x, w, None, states, state_window=4, **options)
+        plain = call("CausalConvWithState", 1, x, w, None, states[3], **options)
+        same(y, plain[0])
+        for j in range(4):
+            end = length - 4 + j + 1
+            if end <= 0:
+                assert not after[j].any()
+                continue
+            part = x[:, :end] if last else x[:, :, :end]
+            same(after[j], call("CausalConvWithState", 1, part, w, None, states[3], **options)[1])
+
+
+def test_a_part_of_the_channels():
+    """The same as a convolution of that part; with a longer state, of which the end is read."""
+    numbers = Numbers()
+    x, w, state = numbers.f32(2, 5, 9), numbers.f32(4, 1, 3), numbers.f32(2, 4, 6)
+    options = {"input_channels": 4, "input_channel_offset": 3, "state_length": 6, "state_channels_last": 0}
+    y, after, first = call(
+        "CausalConvWithState", 1, x, w, None, state, outputs=3, domain=MICROSOFT, channels_last=1,
+        state_update_capacity=7, **options,
+    )  # fmt: skip
+    part = x[:, :, 3:7]
+    plain = call("CausalConvWithState", 1, part.swapaxes(1, 2), w, None, state[:, :, 4:], outputs=2, domain=MICROSOFT)
+    np.testing.assert_allclose(y, plain[0].swapaxes(1, 2), rtol=1e-6)
+    same(after, np.concatenate([state, part.swapaxes(1, 2)], axis=2)[:, :, 5:])
+    same(first, np.concatenate([part, np.zeros((2, 2, 4), np.float32)], axis=1))
+    with pytest.raises(UnsupportedError, match="over 2 axes is not defined"):
+        call("CausalConvWithState", 1, numbers.f32(1, 2, 3, 4), numbers.f32(2, 1, 3, 3), domain=MICROSOFT, ndim=2)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("heads", [(4, 2), (2, 4), (2, 2)])
+def test_linear_attention(rule, heads):
+    numbers = Numbers()
+    queries, keys = heads
+    q, k, v = numbers.f32(2, 5, queries * 8), numbers.f32(2, 5, keys * 8) / 3, numbers.f32(2, 5, keys * 6)
+    decay = -np.abs(numbers.f32(2, 5, keys)) if "gated" in rule else None
+    beta = np.abs(numbers.f32(2, 5, keys)) / 2 if "delta" in rule else None
+    options = {"domain": MICROSOFT, "q_num_heads": queries, "kv_num_heads": keys, "update_rule": rule, "outputs": 2}
+    state = numbers.f32(2, keys, 8, 6)
+    agrees("LinearAttention", 1, q, k, v, state, decay, beta, **options)
+    agrees("LinearAttention", 1, q, k, v, None, decay, beta, **options)
+    plain = call("LinearAttention", 1, q, k, v, state, decay, beta, **options)
+    for window in (3, 7):
+        states = np.stack([state + 1] * (window - 1) + [state])
+        y, after = call("LinearAttention", 1, q, k, v, states, decay, beta, state_window=window, **options)
+        np.testing.assert_allclose(y, plain[0], rtol=1e-5, atol=1e-6)
+        for j in range(window):
+            end = 5 - window + j + 1
+            if end <= 0:
+                assert not after[j].any()
+                continue
+            parts = [None if t is None else t[:, :end] for t in (q, k, v)]
+            gates = [None if t is None else t[:, :end] for t in (decay, beta)]
+            expected = call("LinearAttention", 1, *parts, state, *gates, **options)[1]
+            np.testing.assert_allclose(after[j], expected, rtol=1e-5, atol=1e-6)

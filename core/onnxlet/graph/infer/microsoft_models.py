@@ -201,3 +201,38 @@ def packed_sparse_attention_indexer_merge(node: Node, inputs: Inputs, constants:
     count = rows[0] if rows else None
     table = TensorType(INT32, (count, node.attributes["max_output_entries"]))
     return [table, TensorType(INT32, (count,)), TensorType(INT32, (count,))]
+
+
+@infer("CausalConvWithState", domain=MS)
+def causal_conv(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    x, w, given = tensor(node, inputs, 0), shape_of(node, inputs, 1, least=3), node.attributes
+    last, window = given.get("channels_last", 0), given.get("state_window", 0)
+    state_last = given.get("state_channels_last", -1)
+    state_last = last if state_last < 0 else state_last
+    if x.shape is None or len(x.shape) < 3:
+        return [x, TensorType(x.dtype, None), TensorType(x.dtype, None)]
+    channels = x.shape[2:] if last else (x.shape[1],)
+    y = x
+    if given.get("input_channels", 0):
+        channels = (given["input_channels"],)
+        y = TensorType(x.dtype, (*x.shape[:2], *channels))
+    reach: Dim = given.get("state_length", 0) or None
+    if reach is None and w is not None and isinstance(w[2], int):
+        reach = (w[2] - 1) * given.get("dilation", 1)
+    state = (x.shape[0], reach, *channels) if state_last else (x.shape[0], *channels, reach)
+    captured = (x.shape[0], given.get("state_update_capacity", 0), product(channels))
+    return [y, TensorType(x.dtype, (window, *state) if window else state), TensorType(x.dtype, captured)]
+
+
+@infer("LinearAttention", domain=MS)
+def linear_attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
+    q, v = shape_of(node, inputs, 0, rank=3), shape_of(node, inputs, 2, rank=3)
+    queries, heads = node.attributes["q_num_heads"], node.attributes["kv_num_heads"]
+    window = node.attributes.get("state_window", 0)
+    dtype = dtype_of(node, inputs, 0)
+    batch, length, width = q or (None, None, None)
+    value_size = part_of(v[2], heads) if v else None
+    state: Shape = (batch, heads, part_of(width, queries), value_size)
+    y = TensorType(dtype, (batch, length, product((max(queries, heads), value_size))))
+    of_state = dtype_of(node, inputs, 3) if present(node, 3) else dtype
+    return [y, TensorType(of_state, (window, *state) if window else state)]

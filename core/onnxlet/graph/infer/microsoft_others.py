@@ -23,19 +23,17 @@ from .common import (
     tensor,
     unknown_rank,
 )
-from .matrix import linear_attention, matmul, product_shape, swapped
+from .matrix import matmul, product_shape, swapped
 from .reduce import reduced
 from .registry import infer
 from .shape import gather_nd, pad, range_
-from .windows import causal_conv, conv_transpose, grid_sample, pool
+from .windows import conv_transpose, grid_sample, pool
 
 MS = "com.microsoft"
 INT32, UINT32 = np.dtype(np.int32), np.dtype(np.uint32)
 
 # The same as the standard's, under another domain.
 infer("GatherND", domain=MS)(gather_nd)
-infer("CausalConvWithState", domain=MS)(causal_conv)
-infer("LinearAttention", domain=MS)(linear_attention)
 infer("GemmFastGelu", domain=MS)(matmul)
 infer("GridSample", domain=MS)(grid_sample)
 infer("SampleOp", domain=MS)(same)

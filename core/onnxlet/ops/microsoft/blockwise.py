@@ -16,11 +16,14 @@ MICROSOFT = "com.microsoft"
 
 
 def unpack_bits(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
-    """Unsigned integers of 2, 4 or 8 bits along the last axis, the lowest bits of a byte first; `count` of them."""
-    if bits not in (2, 4, 8):
-        raise ValueError(f"bits is {bits}; 2, 4 and 8 are known")
+    """Unsigned integers of 2, 3, 4 or 8 bits along the last axis, the lowest bits of a byte first; `count` of them."""
+    if bits not in (2, 3, 4, 8):
+        raise ValueError(f"bits is {bits}; 2, 3, 4 and 8 are known")
     if bits == 8:
         return packed[..., :count]
+    if bits == 3:
+        single = np.unpackbits(packed, axis=-1, count=3 * count, bitorder="little")
+        return single.reshape(*packed.shape[:-1], count, 3) @ np.array([1, 2, 4], np.uint8)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     values = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
     return values.reshape(*packed.shape[:-1], -1)[..., :count]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ...errors import UnsupportedError
+from ...model.dtypes import float_values
 from ..activations import gelu, relu, sigmoid, softmax, swish
 from ..common import to_float32
 from ..precision import narrow
@@ -140,24 +143,59 @@ def moe(
     )  # fmt: skip
 
 
-def expert_weights(
-    packed: np.ndarray | None, scales: np.ndarray | None, zero_points: np.ndarray | None, bits: int, block_size: int
-) -> np.ndarray | None:
-    """Weights (experts, outputs, inputs) from integers packed along the inputs, with a scale per row or block."""
-    if packed is None or packed.size == 0:
-        return None
-    if scales is None:
-        raise ValueError("quantised experts need scales")
-    inputs = packed.shape[2] * 8 // bits
-    scale = to_float32(scales).reshape(*packed.shape[:2], -1)
-    block = block_size if block_size > 0 else inputs
-    values = unpack_bits(packed, bits, inputs).astype(np.float32)
-    if zero_points is None:
-        values -= 1 << (bits - 1)
-    else:
-        zeros = unpack_bits(zero_points.reshape(*packed.shape[:2], -1), bits, scale.shape[2]).astype(np.float32)
-        values -= np.repeat(zeros, block, axis=2)[:, :, :inputs]
-    return values * np.repeat(scale, block, axis=2)[:, :, :inputs]
+@dataclass(frozen=True)
+class Packed:
+    """The weights of one layer of experts as they are stored, and what turns them into numbers."""
+
+    weights: np.ndarray | None
+    scales: np.ndarray | None
+    zero_points: np.ndarray | None
+    global_scale: np.ndarray | None
+    bits: int
+
+    def numbers(self, quant_type: str, block_size: int, prepacked: int) -> np.ndarray | None:
+        """Weights (experts, outputs, inputs)."""
+        if self.weights is None or self.weights.size == 0:
+            return None
+        if quant_type == "fp8" and block_size <= 0:
+            return to_float32(self.weights) * self.by_expert()
+        if self.scales is None:
+            raise ValueError("quantised experts need scales")
+        scales = to_float32(self.scales)
+        if quant_type == "fp8":  # square blocks
+            spread = np.repeat(np.repeat(scales, block_size, axis=1), block_size, axis=2)
+            return to_float32(self.weights) * spread[:, : self.weights.shape[1], : self.weights.shape[2]]
+        if quant_type == "int":
+            return self.integers(scales, block_size)
+        values = float_values("float4_e2m1fn")
+        if quant_type == "nvfp4" and prepacked != 1:  # (experts, inputs, outputs / 2)
+            numbers = values[unpack_bits(self.weights, 4, 2 * self.weights.shape[2])].swapaxes(1, 2)
+        else:
+            experts, rows = scales.shape[:2]
+            packed = self.weights.reshape(experts, rows, -1)
+            numbers = values[unpack_bits(packed, 4, 2 * packed.shape[2])]
+        block = 16 if quant_type == "nvfp4" else 32
+        return numbers * np.repeat(scales, block, axis=2)[:, :, : numbers.shape[2]] * self.by_expert()
+
+    def by_expert(self) -> np.ndarray:
+        if self.global_scale is None:
+            raise ValueError("experts in narrow floats need a global scale")
+        return self.global_scale.reshape(-1, 1, 1)
+
+    def integers(self, scales: np.ndarray, block_size: int) -> np.ndarray:
+        """Integers packed along the inputs, with a scale per row or block."""
+        assert self.weights is not None
+        inputs = self.weights.shape[2] * 8 // self.bits
+        scale = scales.reshape(*self.weights.shape[:2], -1)
+        block = block_size if block_size > 0 else inputs
+        values = unpack_bits(self.weights, self.bits, inputs).astype(np.float32)
+        if self.zero_points is None:
+            values -= 1 << (self.bits - 1)
+        else:
+            packed = self.zero_points.reshape(*self.weights.shape[:2], -1)
+            zeros = unpack_bits(packed, self.bits, scale.shape[2]).astype(np.float32)
+            values -= np.repeat(zeros, block, axis=2)[:, :, :inputs]
+        return values * np.repeat(scale, block, axis=2)[:, :, :inputs]
 
 
 @op("QMoE", domain=MICROSOFT)
@@ -177,6 +215,12 @@ def q_moe(
     fc2_zero_points: np.ndarray | None = None,
     fc3_zero_points: np.ndarray | None = None,
     router_weights: np.ndarray | None = None,
+    fc1_global_scale: np.ndarray | None = None,
+    fc2_global_scale: np.ndarray | None = None,
+    fc1_act_scale: np.ndarray | None = None,
+    fc2_act_scale: np.ndarray | None = None,
+    fc1_act_block_scale: np.ndarray | None = None,
+    fc2_act_block_scale: np.ndarray | None = None,
     *,
     accuracy_level: int = 0,
     activation_alpha: float = 1.0,
@@ -196,16 +240,17 @@ def q_moe(
     use_sparse_mixer: int = 0,
     weights_prepacked: int = -1,
 ):
-    """MoE whose experts' weights are integers of 2, 4 or 8 bits."""
-    if quant_type != "int":
+    """MoE whose experts' weights are integers of 2, 3, 4 or 8 bits, or floats of 4 or 8."""
+    if quant_type not in ("int", "fp4", "nvfp4", "fp8"):
         raise UnsupportedError(f"experts quantised as {quant_type!r} are not implemented")
     layers = []
-    for weights, scales, bias, zeros, bits in (
-        (fc1_weights, fc1_scales, fc1_bias, fc1_zero_points, fc1_expert_weight_bits),
-        (fc2_weights, fc2_scales, fc2_bias, fc2_zero_points, fc2_expert_weight_bits),
-        (fc3_weights, fc3_scales, fc3_bias, fc3_zero_points, fc3_expert_weight_bits),
+    for weights, scales, bias, zeros, whole, bits in (
+        (fc1_weights, fc1_scales, fc1_bias, fc1_zero_points, fc1_global_scale, fc1_expert_weight_bits),
+        (fc2_weights, fc2_scales, fc2_bias, fc2_zero_points, fc2_global_scale, fc2_expert_weight_bits),
+        (fc3_weights, fc3_scales, fc3_bias, fc3_zero_points, fc1_global_scale, fc3_expert_weight_bits),
     ):
-        layers.append((expert_weights(weights, scales, zeros, bits or expert_weight_bits, block_size), bias))
+        packed = Packed(weights, scales, zeros, whole, bits or expert_weight_bits)
+        layers.append((packed.numbers(quant_type, block_size, weights_prepacked), bias))
     return mixture(
         x, router_probs, layers, router_weights, activation_alpha, activation_beta, activation_type, k,
         normalize_routing_weights, swiglu_fusion, swiglu_limit, swiglu_limit_after_activation, use_sparse_mixer,

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..attention import linear_attention
 from ..common import check_axis, in_float32, to_float32
-from ..conv import causal_conv_with_state, conv_transpose
+from ..conv import conv_transpose
 from ..index import gather_nd, unique
 from ..pad import pad
 from ..pool import pool_geometry
@@ -23,8 +22,6 @@ MICROSOFT = "com.microsoft"
 # The same as the standard's, under another domain.
 op("Trilu", domain=MICROSOFT)(trilu)
 op("GatherND", domain=MICROSOFT)(gather_nd)
-op("CausalConvWithState", domain=MICROSOFT)(causal_conv_with_state)
-op("LinearAttention", domain=MICROSOFT)(linear_attention)
 
 
 @op("Range", domain=MICROSOFT)
@@ -124,9 +121,9 @@ def unfold_tensor(x: np.ndarray, *, dim: int = -1, size: int, step: int = 1):
 
 
 @op("IsAllFinite", domain=MICROSOFT)
-def is_all_finite(*xs: np.ndarray, isinf_only: int = 0, isnan_only: int = 0):
+def is_all_finite(x: np.ndarray, *others: np.ndarray, isinf_only: int = 0, isnan_only: int = 0):
     bad = np.isinf if isinf_only else np.isnan if isnan_only else lambda x: ~np.isfinite(x)
-    return np.array(not any(bad(to_float32(x)).any() for x in xs))
+    return np.array(not any(bad(to_float32(t)).any() for t in (x, *others)))
 
 
 @op("TorchEmbedding", domain=MICROSOFT)

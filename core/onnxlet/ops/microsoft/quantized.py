@@ -110,8 +110,9 @@ def qlinear_softmax(
 
 
 @op("QLinearConcat", domain=MICROSOFT)
-def qlinear_concat(y_scale: np.ndarray, y_zero_point: np.ndarray, *inputs: np.ndarray, axis: int):
+def qlinear_concat(y_scale: np.ndarray, y_zero_point: np.ndarray, first: np.ndarray, *others: np.ndarray, axis: int):
     """Inputs are triples of tensor, scale and zero point."""
+    inputs = (first, *others)
     if len(inputs) % 3:
         raise ValueError(f"{len(inputs)} inputs are not triples of tensor, scale and zero point")
     parts = [

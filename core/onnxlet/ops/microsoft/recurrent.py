@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from ...errors import UnsupportedError
 from ..activations import sigmoid, softmax, softplus, swish
+from ..attention import linear_attention
 from ..common import to_float32
 from ..precision import narrow
 from ..registry import op
@@ -265,6 +268,117 @@ def conv_state_replay(
     result = destination_backing.copy()
     part(result, destination, before.shape)[...] = np.concatenate([before, new], axis=2)[:, :, kept:]
     return result
+
+
+@op("CausalConvWithState", domain=MICROSOFT)
+def causal_conv_with_state(
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray | None = None,
+    past_state: np.ndarray | None = None,
+    *,
+    activation: str = "none",
+    channels_last: int = 0,
+    dilation: int = 1,
+    input_channel_offset: int = 0,
+    input_channels: int = 0,
+    ndim: int = 1,
+    state_channels_last: int = -1,
+    state_length: int = 0,
+    state_update_capacity: int = 0,
+    state_window: int = 0,
+):
+    """A depthwise convolution over (batch, channels, length) or (batch, length, *channels) that looks only back, into a
+    state of the inputs before first; also the state at the end, or those after each of the last `state_window` inputs;
+    and the first inputs (batch, inputs, channels)."""
+    if activation not in ("none", "silu", "swish"):
+        raise ValueError(f"activation is {activation!r}; silu, swish and none are known")
+    if ndim != 1:
+        raise UnsupportedError(
+            f"CausalConvWithState over {ndim} axes is not defined: its text does not say how the others are padded"
+        )
+    inputs = x.reshape(*x.shape[:2], -1).swapaxes(1, 2) if channels_last else x
+    if input_channels:
+        inputs = inputs[:, input_channel_offset : input_channel_offset + input_channels]
+    batch, channels, length = inputs.shape
+    taps = weight.shape[2]
+    reach = state_length or (taps - 1) * dilation
+    if reach < (taps - 1) * dilation:
+        raise ValueError(f"a state of {reach} inputs is too short for {taps} taps, {dilation} apart")
+    last = channels_last if state_channels_last < 0 else state_channels_last
+    before = np.zeros((batch, channels, reach), x.dtype)
+    if past_state is not None:
+        one = past_state[state_window - 1] if state_window else past_state
+        before = one.reshape(batch, reach, channels).swapaxes(1, 2) if last else one.reshape(batch, channels, reach)
+    line = np.concatenate([before, inputs], axis=2)
+    wide, kernel = to_float32(line), to_float32(weight).reshape(channels, taps)
+    first = reach - (taps - 1) * dilation
+    y = np.zeros(inputs.shape, wide.dtype)
+    for j in range(taps):
+        y = y + wide[:, :, first + j * dilation :][:, :, :length] * kernel[:, j, None]
+    if bias is not None:
+        y = y + to_float32(bias)[:, None]
+    if activation != "none":
+        y = swish(y)
+    ends = [length] if not state_window else range(length - state_window + 1, length + 1)
+    states = np.stack([line[:, :, e : e + reach] if e > 0 or not state_window else 0 * before for e in ends])
+    lead = x.shape[2:] if channels_last and not input_channels else (channels,)
+    if last:
+        states = states.swapaxes(2, 3).reshape(len(states), batch, reach, *lead)
+    else:
+        states = states.reshape(len(states), batch, *lead, reach)
+    result = narrow(y, x.dtype)
+    if channels_last:
+        result = np.ascontiguousarray(result.swapaxes(1, 2)).reshape(batch, length, *lead)
+    captured = np.zeros((batch, state_update_capacity, channels), x.dtype)
+    kept = min(length, state_update_capacity)
+    captured[:, :kept] = inputs[:, :, :kept].swapaxes(1, 2)
+    return result, np.ascontiguousarray(states if state_window else states[0]), captured
+
+
+@op("LinearAttention", domain=MICROSOFT)
+def linear_attention_microsoft(
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    past_state: np.ndarray | None = None,
+    decay: np.ndarray | None = None,
+    beta: np.ndarray | None = None,
+    *,
+    chunk_size: int = 64,
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale: float = 0.0,
+    state_window: int = 0,
+    update_rule: str = "gated_delta",
+    output_types: Sequence[np.dtype | None] = (),
+):
+    """LinearAttention of the standard, in which several value heads may share a query's too; also the states after each
+    of the last `state_window` tokens."""
+    heads = max(q_num_heads, kv_num_heads)
+    if kv_num_heads > q_num_heads:
+        if kv_num_heads % q_num_heads:
+            raise ValueError(f"{kv_num_heads} key heads are not a multiple of {q_num_heads} query heads")
+        apart = query.reshape(*query.shape[:2], q_num_heads, -1)
+        query = np.repeat(apart, kv_num_heads // q_num_heads, axis=2).reshape(*query.shape[:2], -1)
+    length = query.shape[1]
+    cuts = sorted({0, *range(max(length - state_window + 1, 0), length + 1)}) if state_window else [0, length]
+    state = past_state[state_window - 1] if state_window and past_state is not None else past_state
+    outputs, states = [], []
+    for begin, end in itertools.pairwise(cuts):
+        own = np.s_[:, begin:end]
+        gates = [None if p is None else p[own] for p in (decay, beta)]
+        y, state = linear_attention(
+            query[own], key[own], value[own], state, *gates, chunk_size=chunk_size, kv_num_heads=kv_num_heads,
+            q_num_heads=heads, scale=scale, update_rule=update_rule, output_types=output_types,
+        )  # fmt: skip
+        outputs.append(y)
+        states.append(state)
+    result = np.concatenate(outputs, axis=1)
+    if not state_window:
+        return result, state
+    empty = [np.zeros_like(state)] * (state_window - len(states))
+    return result, np.stack([*empty, *states])
 
 
 @op("VarlenCausalConvWithState", domain=MICROSOFT)

@@ -199,7 +199,7 @@ def moe_group_router(
     y = np.full(scores.shape, router_sentinel, np.float32)
     kept = np.log(np.maximum(np.take_along_axis(scores, chosen, axis=1), np.float32(1e-20)))
     np.put_along_axis(y, chosen, kept, axis=1)
-    return narrow(y, logits.dtype)
+    return narrow(y, logits.dtype), None, None
 
 
 @op("RouterGateUpProj", domain=MICROSOFT)

@@ -16,8 +16,8 @@ import numpy as np
 from . import download, providers, rewrites
 from .errors import FeedError, MissingOperatorsError, ModelError, ProviderError, SessionClosedError
 from .execution.executor import GraphExecutor, Run, drive, drive_async
-from .execution.recovery import recovering
 from .execution.numpy_steps import check_signature
+from .execution.recovery import recovering
 from .explain import Explanation, count_calls, stage_rows
 from .feeds import check_feeds
 from .graph.ir import Graph, Model, TensorType, Type

@@ -173,3 +173,32 @@ def test_scales_by_data_are_refused(provider):
     one = node("QLinearSigmoid", "x xs xz ys", domain=MICROSOFT, version=1)
     reason = refusal(provider, one, feeds, references=definition("QLinearSigmoid", 1, MICROSOFT))
     assert reason == "its scale must be constant"
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("per_column", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_dynamic_quantize_lstm(provider, direction, dtype, per_column, whole):
+    count, inputs, hidden = 2 if direction == "bidirectional" else 1, 5, 9
+    columns = 4 * hidden
+    shape = (count, columns) if per_column else (count,)
+    zero = np.full(shape, 3 if dtype == np.int8 else 130, dtype)
+    constants = {
+        "w": integers(dtype, count, inputs, columns), "r": integers(dtype, count, hidden, columns),
+        "ws": scales(*shape) / 4, "wz": zero, "rs": scales(*shape) / 4, "rz": zero,
+    }  # fmt: skip
+    names = "x w r - - - - - ws wz rs rz"
+    if whole:
+        names = "x w r b l h c p ws wz rs rz"
+        constants |= {
+            "b": RNG.uniform(-1, 1, (count, 8 * hidden)).astype(np.float32), "l": np.full(3, 4, np.int32),
+            "h": RNG.uniform(-1, 1, (count, 3, hidden)).astype(np.float32),
+            "c": RNG.uniform(-1, 1, (count, 3, hidden)).astype(np.float32),
+            "p": RNG.uniform(-1, 1, (count, 3 * hidden)).astype(np.float32),
+        }  # fmt: skip
+    one = node("DynamicQuantizeLSTM", names, "y yh yc", domain=MICROSOFT, version=1, hidden_size=hidden,
+               direction=direction)  # fmt: skip
+    feeds = {"x": RNG.uniform(-1, 1, (4, 3, inputs)).astype(np.float32)}
+    # A state that lies in the middle between two steps may be rounded either way.
+    check(provider, one, feeds, constants, references=definition("DynamicQuantizeLSTM", 1, MICROSOFT), atol=0.02)

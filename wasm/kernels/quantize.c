@@ -4,7 +4,7 @@
 // `type` (types.h) is int8, uint8, int16 or uint16, for dequantize also int32. x and y are [outer, axis, inner];
 // `scale` and `zero` are addresses of `axis` values (float32, and of `type`; zero may be absent: 0). With one scale for
 // all, axis is 1 and inner the number of elements. Unit: one element.
-#include "rows.h"
+#include "quantize.h"
 #include "types.h"
 
 INLINE int32_t integer_at(word type, word x, word i) {
@@ -48,32 +48,53 @@ static word quantize_groups(const float *x, uint8_t *y, word count, float scale,
 }
 #endif
 
+void quantize_over_range(const float *x, word count, float *scale, uint8_t *zero) {
+    vf low = vsplat(0.0f), high = low;
+    for (word i = 0; i < count; i += LANES) {
+        vf v = vload_count(x + i, min_word(LANES, count - i));
+        low = vsmaller(v, low);
+        high = vlarger(v, high);
+    }
+    float smallest = vmin_lane(low), range = vmax_lane(high) - smallest;
+    *scale = range > 0.0f ? range / 255.0f : 1.0f;
+    *zero = (uint8_t)vrint(vclamp(vsplat(-smallest / *scale), vsplat(0.0f), vsplat(255.0f)))[0];
+}
+
+void quantize_bytes(const float *x, word count, float scale, int zero, int is_signed, uint8_t *y) {
+    word i = 0;
+#if defined(__wasm__)
+    i = quantize_groups(x, y, count, scale, zero, is_signed);
+#endif
+    vf low = vsplat(lowest_of[is_signed ? TYPE_I8 : TYPE_U8] - (float)zero);
+    vf high = vsplat(highest_of[is_signed ? TYPE_I8 : TYPE_U8] - (float)zero);
+    for (; i < count; i += LANES) {
+        word lanes = min_word(LANES, count - i);
+        vf q = vload_count(x + i, lanes) / scale;
+        q = vclamp(vselect(q == q, vrint(q), vsplat(0.0f)), low, high) + (float)zero;
+        vc bytes = __builtin_convertvector(__builtin_convertvector(q, vi), vc);
+        if (lanes == LANES) __builtin_memcpy(y + i, &bytes, sizeof bytes);
+        else for (word k = 0; k < lanes; k++) y[i + k] = (uint8_t)bytes[k];
+    }
+}
+
 // y = saturate(round(x / scale) + zero), ties to even; NaN gives the zero point.
 KERNEL(quantize, type, x, scale, zero, y, axis, inner) {
     word size = type_size(a->type);
     EACH_RUN {
-        float zero = a->zero ? (float)integer_at(a->type, a->zero, channel) : 0.0f;
+        int32_t point = a->zero ? integer_at(a->type, a->zero, channel) : 0;
+        float scale = F32(a->scale)[channel];
+        if (size == 1) {
+            quantize_bytes(F32(a->x) + at, count, scale, point, a->type == TYPE_I8, PTR(uint8_t, a->y) + at);
+            continue;
+        }
+        float zero = (float)point;
         vf low = vsplat(lowest_of[a->type] - zero), high = vsplat(highest_of[a->type] - zero);
-        vf scale = vsplat(F32(a->scale)[channel]);
-        word i = 0;
-#if defined(__wasm__)
-        if (size == 1)
-            i = quantize_groups(F32(a->x) + at, PTR(uint8_t, a->y) + at, count, scale[0], (int)zero, a->type == TYPE_I8);
-#endif
-        for (; i < count; i += LANES) {
+        for (word i = 0; i < count; i += LANES) {
             word lanes = min_word(LANES, count - i);
             vf q = vload_count(F32(a->x) + at + i, lanes) / scale;
             q = vclamp(vselect(q == q, vrint(q), vsplat(0.0f)), low, high) + zero;
-            vi whole = __builtin_convertvector(q, vi);
-            char *y = PTR(char, a->y) + (at + i) * size;
-            union {
-                vc bytes;
-                vh halves;
-            } narrow;
-            if (size == 1) narrow.bytes = __builtin_convertvector(whole, vc);
-            else narrow.halves = __builtin_convertvector(whole, vh);
-            if (lanes == LANES && size == 1) __builtin_memcpy(y, &narrow, sizeof(vc));
-            else for (word k = 0; k < lanes * size; k++) y[k] = ((const char *)&narrow)[k];
+            vh halves = __builtin_convertvector(__builtin_convertvector(q, vi), vh);
+            __builtin_memcpy(PTR(char, a->y) + (at + i) * 2, &halves, (size_t)lanes * 2);
         }
     }
 }
@@ -113,17 +134,5 @@ KERNEL(fake_quantize, type, x, scale, zero, y_scale, y, axis, inner) {
 // DynamicQuantizeLinear's first half: scale (float32) and zero point (uint8) from the extremes of x, 0 included
 // (scale 1 where all is 0); NaN is no extreme. Its second half is quantize. One unit.
 KERNEL(quantize_range, x, count, scale, zero) {
-    vf low = vsplat(0.0f), high = low;
-    word n = end > begin ? a->count : 0;
-    for (word i = 0; i < n; i += LANES) {
-        vf v = vload_count(F32(a->x) + i, min_word(LANES, n - i));
-        low = vsmaller(v, low);
-        high = vlarger(v, high);
-    }
-    float smallest = vmin_lane(low), range = vmax_lane(high) - smallest;
-    float scale = range > 0.0f ? range / 255.0f : 1.0f;
-    vf zero = vsplat(-smallest / scale);
-    zero = vselect(zero == zero, zero, vsplat(0.0f));  // infinite by infinite
-    *F32(a->scale) = scale;
-    *PTR(uint8_t, a->zero) = (uint8_t)vrint(vclamp(zero, vsplat(0.0f), vsplat(255.0f)))[0];
+    if (end > begin) quantize_over_range(F32(a->x), a->count, F32(a->scale), PTR(uint8_t, a->zero));
 }

@@ -12,8 +12,8 @@
 // activations; infinity for none.
 //
 // Unit: one batch entry. Scratch: 4 * hidden floats per batch entry (lstm, gru), hidden floats (rnn).
-#include "rows.h"
-#include "tile.h"
+#include "int8.h"
+#include "quantize.h"
 
 // What the kernels have in common.
 typedef struct {
@@ -60,6 +60,37 @@ static void product(const float *a, word lda, word b, float *c, word ldc, word r
 
 INLINE vf limit(vf x, vf clip) { return vclamp(x, -clip, clip); }
 
+// What the recurrent products ([rows, 4 * hidden]) and the gates make of the states of batch entries [begin, end).
+static void lstm_cells(const Sequence *s, word cells, word peepholes, word step, word begin, word end,
+                       const float *recurrent, vf clip) {
+    const word n = s->hidden;
+    const float *peephole = F32(peepholes);
+    for (word entry = begin; entry < end; entry++) {
+        Entry e;
+        if (!enter(s, entry, step, &e)) continue;
+        const float *r = recurrent + (entry - begin) * 4 * n;
+        float *c = F32(cells) + entry * n;
+        for (word j = 0; j < n; j += LANES) {
+            word count = min_word(LANES, n - j);
+            vf old = vload_count(c + j, count);
+            vf input = vload_count(e.gates + j, count) + vload_count(r + j, count);
+            vf output = vload_count(e.gates + n + j, count) + vload_count(r + n + j, count);
+            vf forget = vload_count(e.gates + 2 * n + j, count) + vload_count(r + 2 * n + j, count);
+            vf cell = vload_count(e.gates + 3 * n + j, count) + vload_count(r + 3 * n + j, count);
+            if (peephole) {
+                input += vload_count(peephole + j, count) * old;
+                forget += vload_count(peephole + 2 * n + j, count) * old;
+            }
+            vf added = vsigmoid(limit(input, clip)) * vtanh(limit(cell, clip));
+            vf state = vsigmoid(limit(forget, clip)) * old + added;
+            if (peephole) output += vload_count(peephole + n + j, count) * state;
+            vstore_count(c + j, state, count);
+            vf result = vsigmoid(limit(output, clip)) * vtanh(state);
+            store_state(&e, j, result, count);
+        }
+    }
+}
+
 // Gates in the order input, output, forget, cell (4 * hidden columns). `peephole` ([3, hidden]: input, output, forget)
 // may be absent.
 KERNEL(lstm, gates, gates_time, gates_batch, recurrent, peephole, lengths, h0, c0, y, y_time, y_batch, h, c, steps,
@@ -67,36 +98,47 @@ KERNEL(lstm, gates, gates_time, gates_batch, recurrent, peephole, lengths, h0, c
     const Sequence s = SEQUENCE(a);
     word n = a->hidden, rows = end - begin;
     if (rows <= 0) return;
-    float *recurrent = (float *)scratch;
-    vf clip = vsplat(as_f32(a->clip));
     begin_state(a->h, a->h0, begin, end, n);
     begin_state(a->c, a->c0, begin, end, n);
     for (word step = 0; step < a->steps; step++) {
-        product(F32(a->h) + begin * n, n, a->recurrent, recurrent, 4 * n, rows, 4 * n, n);
-        for (word entry = begin; entry < end; entry++) {
-            Entry e;
-            if (!enter(&s, entry, step, &e)) continue;
-            const float *r = recurrent + (entry - begin) * 4 * n, *peephole = F32(a->peephole);
-            float *c = F32(a->c) + entry * n;
-            for (word j = 0; j < n; j += LANES) {
-                word count = min_word(LANES, n - j);
-                vf old = vload_count(c + j, count);
-                vf input = vload_count(e.gates + j, count) + vload_count(r + j, count);
-                vf output = vload_count(e.gates + n + j, count) + vload_count(r + n + j, count);
-                vf forget = vload_count(e.gates + 2 * n + j, count) + vload_count(r + 2 * n + j, count);
-                vf cell = vload_count(e.gates + 3 * n + j, count) + vload_count(r + 3 * n + j, count);
-                if (peephole) {
-                    input += vload_count(peephole + j, count) * old;
-                    forget += vload_count(peephole + 2 * n + j, count) * old;
-                }
-                vf added = vsigmoid(limit(input, clip)) * vtanh(limit(cell, clip));
-                vf state = vsigmoid(limit(forget, clip)) * old + added;
-                if (peephole) output += vload_count(peephole + n + j, count) * state;
-                vstore_count(c + j, state, count);
-                vf result = vsigmoid(limit(output, clip)) * vtanh(state);
-                store_state(&e, j, result, count);
+        product(F32(a->h) + begin * n, n, a->recurrent, (float *)scratch, 4 * n, rows, 4 * n, n);
+        lstm_cells(&s, a->c, a->peephole, step, begin, end, (const float *)scratch, vsplat(as_f32(a->clip)));
+    }
+}
+
+// The same with recurrent weights of 8 bits, packed by pack_b_int8 (k = hidden), which have `scales` (1 or 4 * hidden) at
+// `scale`. The states of the whole batch are quantised over their range at each step. NumPy twin: DynamicQuantizeLSTM.
+// One unit. Scratch: int8_scratch(hidden) + 17 * batch * hidden + 128 bytes.
+KERNEL(lstm_int8, gates, gates_time, gates_batch, panels, columns, scale, scales, peephole, lengths, h0, c0, y, y_time,
+       y_batch, h, c, steps, batch, hidden, reverse, clip) {
+    const Sequence s = SEQUENCE(a);
+    const word n = a->hidden, batch = a->batch;
+    if (end <= begin) return;
+    float x_scale;
+    uint8_t zero;
+    float *recurrent = (float *)(scratch + ROUND_UP(INT8_SCRATCH(n), 64));
+    uint8_t *bytes = (uint8_t *)(recurrent + batch * 4 * n);
+    const Columns *columns = PTR(const Columns, a->columns);
+    const Result result = {
+        .c = (word)(uintptr_t)recurrent, .ldc = 4 * n, .type = TYPE_F32, .a_scale = &x_scale, .scale = F32(a->scale),
+        .scale_step = a->scales > 1,
+    };
+    begin_state(a->h, a->h0, 0, batch, n);
+    begin_state(a->c, a->c0, 0, batch, n);
+    for (word step = 0; step < a->steps; step++) {
+        quantize_over_range(F32(a->h), batch * n, &x_scale, &zero);
+        quantize_bytes(F32(a->h), batch * n, x_scale, zero, 0, bytes);
+        const Block block = block_of(scratch, n, TYPE_U8, (word)(uintptr_t)&zero);
+        for (word m = 0; m < batch; m += INT8_BLOCK) {
+            const word rows = min_word(INT8_BLOCK, batch - m);
+            for (word i = 0; i < rows; i += QUARTET) {
+                const uint8_t *four[QUARTET];
+                for (word r = 0; r < QUARTET; r++) four[r] = bytes + (m + min_word(i + r, rows - 1)) * n;
+                block_fill(&block, i, four, formats_of(columns, 0, 4 * n));
             }
+            block_multiply(&block, rows, PTR(const int8_t, a->panels), columns, &result, m, 0, 4 * n);
         }
+        lstm_cells(&s, a->c, a->peephole, step, 0, batch, recurrent, vsplat(as_f32(a->clip)));
     }
 }
 

@@ -73,7 +73,7 @@ def quantize_linear(step: Step) -> Emit:
     return emit
 
 
-def _quantize_call(c: Compiler, x: Place, count: int, y: Place, scale: Place, zero: Place) -> None:
+def quantize_call(c: Compiler, x: Place, count: int, y: Place, scale: Place, zero: Place) -> None:
     """y = x as uint8 over its own range, with that range's scale and zero point."""
     c.emit("quantize_range", units=1, x=x, count=count, scale=scale, zero=zero)
     c.emit("quantize", units=count, grain=GRAIN, type=TYPE_CODES[U8], x=x, scale=scale, zero=zero, y=y, axis=1,
@@ -89,7 +89,7 @@ def dynamic_quantize_linear(step: Step) -> Emit:
         layout = kept_layout(c, 0)
         x, y = c.input(0, layout), c.output(0, layout)
         scale, zero = (c.output(i) if c.wanted(i) else c.temporary(4) for i in (1, 2))
-        _quantize_call(c, x, count, y, scale, zero)
+        quantize_call(c, x, count, y, scale, zero)
 
     return emit
 
@@ -149,15 +149,24 @@ BEST_FORMAT = 2
 
 
 def packed_int8(
-    c: Compiler, b: int, b_zero: int, k: int, n: int, steps: tuple[int, int, int, int], start: int = 0, groups: int = 1
+    c: Compiler,
+    b: int,
+    b_zero: int,
+    k: int,
+    n: int,
+    steps: tuple[int, int, int, int],
+    start: int = 0,
+    groups: int = 1,
+    part: tuple[int, int] | None = None,
 ) -> tuple[Place, Place]:
     """The places of the int8 matrix in input `b`, from element `start` on, in panels, and of what belongs to their
     columns. `steps` are the length of a run of rows, and the steps from run to run, row to row, column to column.
-    There may be several matrices, of n columns each."""
+    There may be several matrices, of n columns each. `part` says how many zero points of those in input `b_zero` are
+    the matrix's, and which is the first."""
     count = groups * pieces.panels(n)
     panels = count * pieces.PANEL * (k + 3 & -4)
     split = panels + 63 & -64
-    zeros = prod(shape_of(c.step, b_zero)) if present(c.step, b_zero) else 0
+    zeros, first = part or (prod(shape_of(c.step, b_zero)) if present(c.step, b_zero) else 0, 0)
     inner, step_outer, step_inner, step_n = steps
     fields = {
         "type": TYPE_CODES[dtype_of(c.step, b)], "inner": inner, "step_outer": step_outer, "step_inner": step_inner,
@@ -166,16 +175,16 @@ def packed_int8(
     tensor, zero = c.tensor(b), c.tensor(b_zero)
     if tensor is None or (zeros and zero is None):
         place = c.temporary(split + COLUMNS * count)
-        c.emit("pack_b_int8", units=count, b=c.input(b) + start, zero=c.input(b_zero), panels=place,
+        c.emit("pack_b_int8", units=count, b=c.input(b) + start, zero=c.input(b_zero) + first, panels=place,
                columns=place + split, **fields)  # fmt: skip
         return place, place + split
-    at = 0 if zero is None else c.memory.constant(zero)
+    at = 0 if zero is None else c.memory.constant(zero) + first
 
     def pack(raw: int, address: int) -> None:
         c.memory.engine.call("pack_b_int8", units=count, b=raw + start, zero=at, panels=address,
                              columns=address + split, **fields)  # fmt: skip
 
-    kind = ("int8 panels", steps, start, groups, None if zero is None else zero.numpy().tobytes())
+    kind = ("int8 panels", steps, start, groups, part, None if zero is None else zero.numpy().tobytes())
     address = c.memory.packed(tensor, kind, split + COLUMNS * count, pack)
     return address, address + split
 
@@ -313,7 +322,7 @@ def dynamic_quantize_matmul(step: Step) -> Emit:
 
     def emit(c: Compiler) -> None:
         scale, zero, a = c.temporary(4), c.temporary(1), c.temporary(count)
-        _quantize_call(c, c.input(0), count, a, scale, zero)
+        quantize_call(c, c.input(0), count, a, scale, zero)
         _gemm_int8(c, p, a, U8, zero, Epilogue(F32, scale, c.input(2), scales, c.input(4)))
 
     return emit

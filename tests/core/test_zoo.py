@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import onnxlet
+from onnxlet import rewrites
 from onnxlet.execution import folding
 from onnxlet.ops import registry
 from tests.models import ZooModel, zoo
@@ -32,6 +33,23 @@ def test_model_without_rewrites(model: ZooModel) -> None:
     with onnxlet.InferenceSession(model.path, options) as session:
         names = [output.name for output in session.get_outputs()]
         model.check(names, session.run(None, model.values("in")))
+
+
+@pytest.mark.parametrize("level", ["ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED"])
+@pytest.mark.parametrize("model", MODELS[::3], ids=IDS[::3])
+def test_model_at_other_levels(model: ZooModel, level: str) -> None:
+    options = onnxlet.SessionOptions(graph_optimization_level=onnxlet.GraphOptimizationLevel[level])
+    with onnxlet.InferenceSession(model.path, options) as session:
+        names = [output.name for output in session.get_outputs()]
+        model.check(names, session.run(None, model.values("in")))
+
+
+@pytest.mark.parametrize("disabled", rewrites.names())
+def test_any_rewrite_may_be_missing(disabled: str) -> None:
+    for model in zoo("torch_bert_dyn", "torch_llama_kv_ts", "q_bert_qdq", "torch_inception_ts"):
+        with onnxlet.InferenceSession(model.path, disabled_optimizers=[disabled]) as session:
+            names = [output.name for output in session.get_outputs()]
+            model.check(names, session.run(None, model.values("in")))
 
 
 @pytest.mark.parametrize("model", zoo("torch_mobilenetv2_ts", "torch_unet_ts"), ids=lambda model: model.name)

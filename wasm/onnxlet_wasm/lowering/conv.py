@@ -48,8 +48,6 @@ class Convolution:
     outputs: int
     groups: int
     window: Window
-    exact: bool = False
-    """Whether sums of whole numbers must be exact: some ways to save multiplications are not."""
 
     @property
     def pixels(self) -> int:
@@ -75,7 +73,7 @@ class Convolution:
         times as large, cost."""
         w = self.window
         return (
-            not self.exact and w.kernel == (3, 3) and prod(w.strides) == prod(w.dilations) == self.groups == 1
+            w.kernel == (3, 3) and prod(w.strides) == prod(w.dilations) == self.groups == 1
             and min(self.channels, self.outputs) >= WINOGRAD_CHANNELS and self.pixels >= WINOGRAD_PIXELS
             and 144 * self.channels * self.outputs <= WINOGRAD_BYTES
         )  # fmt: skip
@@ -102,7 +100,7 @@ def _conv(step: Step, activation: Activation) -> Emit:
         raise Refused(f"convolution in {len(shape) - 2} dimensions has no kernel")
     groups = step.attribute("group", 1)
     window = window_of(step, shape[2:], weights[2:]).in_two_dimensions()
-    g = Convolution(shape[0], shape[1], weights[0], groups, window, bool(step.attribute("exact", 0)))
+    g = Convolution(shape[0], shape[1], weights[0], groups, window)
     if present(step, 3) and shape_of(step, 3) != output_shape(step):
         raise Refused("a broadcast residual has no kernel")
 

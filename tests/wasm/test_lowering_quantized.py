@@ -202,3 +202,16 @@ def test_dynamic_quantize_lstm(provider, direction, dtype, per_column, whole):
     feeds = {"x": RNG.uniform(-1, 1, (4, 3, inputs)).astype(np.float32)}
     # A state that lies in the middle between two steps may be rounded either way.
     check(provider, one, feeds, constants, references=definition("DynamicQuantizeLSTM", 1, MICROSOFT), atol=0.02)
+
+
+@pytest.mark.parametrize("scale", [0.0, np.nan])
+def test_scales_that_are_not_finite_are_refused(provider, scale):
+    constants = {
+        "xs": scales(), "xz": integers(np.uint8), "w": integers(np.int8, 4, 3, 1, 1), "ws": scales(),
+        "wz": np.zeros((), np.int8), "ys": np.array(scale, np.float32), "yz": integers(np.uint8),
+    }  # fmt: skip
+    feeds = {"x": integers(np.uint8, 1, 3, 2, 2)}
+    with np.errstate(all="ignore"):
+        reason = refusal(provider, node("QLinearConv", "x xs xz w ws wz ys yz"), feeds, constants,
+                         definition("QLinearConv"))  # fmt: skip
+    assert "not finite" in (reason or "")

@@ -214,6 +214,8 @@ def _pair(graph: _Graph, q: Step) -> tuple[Step, list[Step]] | None:
     attributes = {"operation": ("Add", "Mul").index(step.node.op_type), "shift": shift, "low": low, "high": high}
     for letter, s in zip("pqy", [*found, q], strict=True):
         attributes |= dict(zip((f"{letter}_zero", f"{letter}_scale"), _parameters(s), strict=True))
+    if not all(math.isfinite(attributes[f"{letter}_scale"]) for letter in "pqy") or attributes["y_scale"] == 0:
+        return None
     node = Node("BytePair", [leaf.node.inputs[0] for leaf in found], q.node.outputs, attributes, OWN, 1, q.node.label)
     return Step(node, [leaf.inputs[0] for leaf in found], q.outputs, {}), inner
 

@@ -298,13 +298,16 @@ def _product_of_quantized(step: Step, y_scale: int, y_zero: int, addend: int | N
             raise Refused("a bias that is not a vector has no kernel")
     alpha = np.float32(step.attribute("alpha", 1.0))
 
-    def factor() -> np.ndarray:
-        product = alpha * scales[0].reshape(-1) * scales[1].reshape(-1)
-        return (product / scales[2].reshape(-1) if quantizes else product).astype(F32)
+    with np.errstate(all="ignore"):
+        factor = (alpha * scales[0].reshape(-1) * scales[1].reshape(-1)).astype(F32)
+        if quantizes:
+            factor = factor / scales[2].reshape(-1)
+    if quantizes and not np.isfinite(factor).all():
+        raise Refused("scales that are not finite numbers have no kernel")
 
     def emit(c: Compiler) -> None:
         names = [c.step.node.inputs[i] for i in (1, 4, *((y_scale,) if quantizes else ()))]
-        place = c.computed(("factor", float(alpha)), factor, *names)
+        place = c.computed(("factor", float(alpha)), lambda: factor, *names)
         bias = c.input(addend) if addend is not None else 0
         epilogue = Epilogue(dtype, 0, place, scales[1].size, addend=bias, zero=c.input(y_zero))
         _gemm_int8(c, p, c.input(0), dtype_of(step, 0), c.input(2), epilogue)

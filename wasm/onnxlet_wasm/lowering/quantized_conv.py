@@ -22,7 +22,8 @@ MIN_CHANNELS = 8
 
 def factor_of(x_scale: np.ndarray, w_scale: np.ndarray, y_scale: np.ndarray) -> np.ndarray:
     """What a sum of products is multiplied by: one number, or one per channel."""
-    return (x_scale.reshape(-1) * w_scale.reshape(-1) / y_scale.reshape(-1)).astype(F32)
+    with np.errstate(all="ignore"):
+        return (x_scale.reshape(-1) * w_scale.reshape(-1) / y_scale.reshape(-1)).astype(F32)
 
 
 @lower("QLinearConv")
@@ -36,6 +37,9 @@ def qlinear_conv(step: Step) -> Emit:
         if prod(shape_of(step, i)) != 1:
             raise Refused(f"a {what} per channel has no kernel here")
     scales = [need_constant(step, i, "scale") for i in (1, 4, 6)]
+    factor = factor_of(*scales)
+    if not np.isfinite(factor).all():
+        raise Refused("scales that are not finite numbers have no kernel")
     if scales[1].size not in (1, g.outputs) or prod(shape_of(step, 5)) not in (1, g.outputs):
         raise Refused("scales that do not fit the channels have no kernel")
     if dtype_of(step, 2) != dtype_of(step, 0) or dtype_of(step, 5) != dtype_of(step, 3):
@@ -43,7 +47,7 @@ def qlinear_conv(step: Step) -> Emit:
 
     def emit(c: Compiler) -> None:
         names = [c.step.node.inputs[i] for i in (1, 4, 6)]
-        scale = c.computed("factor", lambda: factor_of(*scales), *names)
+        scale = c.computed("factor", lambda: factor, *names)
         epilogue = {
             "y_type": TYPE_CODES[dtype_of(step, 7)], "scale": scale, "scales": max(s.size for s in scales),
             "addend": c.input(8), "y_zero": c.input(7),

@@ -215,3 +215,22 @@ def test_scales_that_are_not_finite_are_refused(provider, scale):
         reason = refusal(provider, node("QLinearConv", "x xs xz w ws wz ys yz"), feeds, constants,
                          definition("QLinearConv"))  # fmt: skip
     assert "not finite" in (reason or "")
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("per_column", [False, True])
+def test_q_attention(provider, masked, per_column):
+    constants = {
+        "w": integers(np.int8, 8, 24), "b": RNG.uniform(-1, 1, 24).astype(np.float32), "xs": scales() / 2,
+        "ws": scales(24) if per_column else scales(), "xz": np.array(120, np.uint8),
+        "wz": np.zeros(24 if per_column else (), np.int8),
+    }  # fmt: skip
+    feeds = {"x": integers(np.uint8, 2, 5, 8)}
+    if masked:
+        constants["m"] = np.array([[1] * 5, [1, 1, 1, 0, 0]], np.int32)
+    one = node("QAttention", f"x w b xs ws {'m' if masked else '-'} xz wz", domain=MICROSOFT, version=1, num_heads=2)
+
+    def first_output(*inputs, **attributes):
+        return definition("QAttention", 1, MICROSOFT)["QAttention"](*inputs, **attributes)[0]
+
+    check(provider, one, feeds, constants, references={"QAttention": first_output}, rtol=1e-4, atol=1e-4)

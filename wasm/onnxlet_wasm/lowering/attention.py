@@ -292,6 +292,20 @@ def attention_with_projection(e: Expansion) -> None:
     attend(e, q, k, v, _microsoft_scores(e, q, k, 3, 5), joined=True, output=e.output())
 
 
+@expand("QAttention", domain=MICROSOFT)
+def attention_of_bytes(e: Expansion) -> None:
+    """Input and weights in 8 bits, bias, both scales, mask, both zero points, past; outputs Y and keys and values."""
+    step = e.step
+    if present(step, 8) or e.output(1) or step.attribute("do_rotary", 0):
+        raise Refused("QAttention with a cache or rotary positions has no kernel")
+    (batch, length, _), columns = shape_of(step, 0), shape_of(step, 1)[1]
+    inputs = [e.input(i) for i in (0, 1, 3, 4, 6, 7, 2)]
+    projected = e.add("MatMulIntegerToFloat", inputs, (batch, length, columns), domain=MICROSOFT, version=1)
+    parts = [_columns(e, projected, i * columns // 3, columns // 3) for i in range(3)]
+    q, k, v = (split_heads(e, part, step.attribute("num_heads")) for part in parts)
+    attend(e, q, k, v, _microsoft_scores(e, q, k, 5, len(step.node.inputs)), joined=True, output=e.output())
+
+
 def _columns(e: Expansion, x: str, start: int, count: int) -> str:
     shape = e.shape(x)
     bounds = [e.literal([n], np.dtype(np.int64)) for n in (start, start + count, len(shape) - 1)]

@@ -20,7 +20,7 @@ from onnxlet.providers.base import Segment, Step
 
 from ..derived import Derivations
 from .common import F32, I64, present
-from .registry import Refused
+from .registry import FAMILIES, Refused
 
 VERSION = 21
 """The opset that the written-out steps are in."""
@@ -146,6 +146,7 @@ def expand(*names: str, domain: str = "", when: When | None = None) -> Callable[
 
 def expanded(step: Step, derivations: Derivations, depth: int = 0) -> list[Step]:
     """The steps that a step is made of; itself alone if it is not written out. Raises `Refused`."""
+    FAMILIES.load(step.node.domain, step.node.op_type)
     known = _EXPANSIONS.get((step.node.domain, step.node.op_type), ())
     function = next((function for function, when in known if when is None or when(step)), None)
     if function is None:

@@ -5,9 +5,23 @@ from __future__ import annotations
 import onnx
 import pytest
 
+from onnxlet.ops import registry
 from tests.conformance import model_suites, older, suite, versions
 from tests.conformance.test_schemas import SCHEMAS
 from tests.core.ops import recording
+
+IN_WHOLE_MODELS = {
+    "com.microsoft::BeamSearch": "core/ops/test_microsoft_generation.py",
+    "com.microsoft::GreedySearch": "core/ops/test_microsoft_generation.py",
+    "com.microsoft::Sampling": "core/ops/test_microsoft_generation.py",
+    "com.microsoft::WhisperBeamSearch": "core/ops/test_microsoft_generation.py",
+    # Our own: what rewrites and gradients are written in.
+    "ai.onnxlet::FusedAttention": "core/test_rewrites_attention.py",
+    "onnxlet::FullLike": "core/test_gradient.py",
+    "onnxlet::SumTo": "core/test_gradient.py",
+    "onnxlet::Unreduce": "core/test_gradient.py",
+}
+"""Operators that are tested in models, not by calling their definitions, and where."""
 
 RUNS = pytest.mark.parametrize("run", [suite.run_definitions, suite.run_session], ids=["definitions", "sessions"])
 
@@ -41,3 +55,5 @@ def test_every_version_is_run():
     seen |= {v for v, _ in versions.moved(suite.collect())} | recording.versions_called()
     missing = {versions.Version(s.domain, s.name, s.since_version) for s in SCHEMAS} - seen
     assert {v.operator for v in missing} <= {"Gradient"}, "it alone is replaced by nodes when a model is read"
+    ours = {versions.version(o.name, o.domain, o.since) for o in registry.registered()} - seen
+    assert {f"{v.domain}::{v.operator}" for v in ours} == {*IN_WHOLE_MODELS}

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from math import inf, sqrt
 
+import numpy as np
+
+from onnxlet.model.dtypes import narrow, widen
 from onnxlet.ops.fused_attention import NAN_ZERO, UNSEEN_NAN, UNSEEN_ZERO
 
 from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups
 from ..lowering import INTERNAL, Lowering, Tensor, lowering
-from ..storage import PAIR
+from ..storage import PAIR, type_name
 from ..wgsl import contiguous_strides, index_expression, literal
 from .matmul import Matrix, Product, emit_product
 from .movement import emit_strided
-from .normalization import emit_rows
+from .normalization import emit_rows, emit_softmax_in_steps
 
 
 class Heads:
@@ -28,9 +31,7 @@ class Heads:
     offset = 0
 
     @classmethod
-    def spread(
-        cls, t: Tensor, shape: tuple[int, int, int, int], strides: tuple[int, int, int, int], offset: int = 0
-    ) -> Heads:
+    def spread(cls, t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Heads:
         """A part of a tensor, whose elements lie `strides` apart."""
         made = cls.__new__(cls)
         made.tensor, made.packed, made.offset, made.strides = t, True, offset, strides
@@ -79,7 +80,6 @@ class Heads:
 @lowering("Attention")
 def attention(n: Lowering) -> None:
     """ai.onnx's Attention, with grouped heads, a bias or mask, causal and window masks, and a cache of keys."""
-    n.ignore("softmax_precision")
     out = n.output(0, "float32")
     q = Heads(n, n.input(0), n.attribute("q_num_heads"))
     kv_heads = n.attribute("kv_num_heads")
@@ -89,18 +89,49 @@ def attention(n: Lowering) -> None:
     if q.heads % k.heads or k.heads != v.heads or k.length != v.length or q.size != k.size:
         n.refuse("its heads do not fit together")
     scale = n.attribute("scale")
-    scores = emit_scores(n, q, k, 1 / sqrt(q.size) if scale is None else scale)
+    scale = 1 / sqrt(q.size) if scale is None else scale
+    stepped = type_name(q.tensor.dtype) == "bfloat16" and scale >= 0
+    precision = n.attribute("softmax_precision")
+    if stepped:
+        root = float(widen(narrow(np.array([sqrt(scale)], np.float32), q.tensor.dtype))[0])
+        q, k = _times(n, q, root, "queries"), _times(n, k, root, "keys")
+        scale = 1.0
+    scores = emit_scores(n, q, k, scale)
+    _step(n, stepped)
     shown = n.attribute("qk_matmul_output_mode", 0) if n.has_output(3) else None
     scores = _show(n, scores, shown == 0)
     emit_cap(n, n.attribute("softcap", 0.0))
+    _step(n, stepped)
     scores = _show(n, scores, shown == 1)
     _mask(n, q, k.length, past)
+    _step(n, stepped)
     scores = _show(n, scores, shown == 2)
     weights = n.temporary("weights", scores.shape)
-    emit_masked_softmax(n, scores, weights, UNSEEN_ZERO)
+    if stepped and precision in (None, 16):
+        title, length = n.title(scores, note="weights"), k.length
+        emit_softmax_in_steps(n, title, scores.binding("x"), weights, scores.size // length, length, f"row * {length}u",
+                              1, "bfloat16", "0.0")  # fmt: skip
+    else:
+        emit_masked_softmax(n, scores, weights, UNSEEN_ZERO)
+        _step(n, stepped)
     if shown == 3:
         n.emit_map([Operand(weights.value, weights.shape, "f32")], "{0}", n.output(3, "float32"))
     emit_values(n, weights, q, v, out, q.packed)
+
+
+def _step(n: Lowering, stepped: bool) -> None:
+    """Round what has been computed to bfloat16, if every step is."""
+    if stepped:
+        n.extend([n.chain()], "rounded_to_bfloat({0})")
+
+
+def _times(n: Lowering, heads: Heads, factor: float, tag: str) -> Heads:
+    """Heads with all elements multiplied, and rounded to bfloat16."""
+    t = heads.tensor
+    made = n.temporary(tag, t.shape)
+    expression = f"rounded_to_bfloat({{0}} * {literal(factor, 'f32')})"
+    n.emit_map([Operand(t.value, t.shape, "f32")], expression, made)
+    return Heads.spread(made, heads.shape, heads.strides, heads.offset) if heads.packed else Heads(n, made, None)
 
 
 def emit_scores(n: Lowering, q: Heads, k: Heads, scale: float) -> Tensor:

@@ -175,10 +175,10 @@ def _joint_cache(n: Lowering, k: Heads, v: Heads) -> tuple[Heads, Heads]:
     for which, new in enumerate((k, v)):
         if past is not None:
             own = (k.batch, k.heads, before, k.size)
-            old = Heads.spread(past, own, tuple(contiguous_strides(own)), which * prod(own))  # type: ignore[arg-type]
+            old = Heads.spread(past, own, tuple(contiguous_strides(own)), which * prod(own))
             place(n, old, whole, row, which * half)
         place(n, new, whole, row, which * half + before * k.size)
-    made = [Heads.spread(whole, shape[1:], tuple(strides), which * half) for which in range(2)]  # type: ignore[arg-type]
+    made = [Heads.spread(whole, shape[1:], tuple(strides), which * half) for which in range(2)]
     return made[0], made[1]
 
 
@@ -296,4 +296,4 @@ def _filled(n: Lowering, new: Heads, past_index: int, output: int, lengths: Tens
         lines.append(f"if (slot < min(before, {past.shape[2]})) {{ value = past[{old}]; }}")
     lines.append("store(i, value);")
     n.emit_flat(n.title(new.tensor, whole, note=f"cache {new.offset}"), reads, "\n".join(lines), whole)
-    return Heads.spread(whole, (new.batch, new.heads, total, new.size), tuple(contiguous_strides(shape)))  # type: ignore[arg-type]
+    return Heads.spread(whole, (new.batch, new.heads, total, new.size), tuple(contiguous_strides(shape)))

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..kernel import WORKGROUP, Binding, Kernel, Operand, grid, single_body, single_groups
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
+from ..storage import type_name
 from ..wgsl import literal
 from .reduction import emit_reduction
 
@@ -43,14 +44,15 @@ fn row_max(value: f32, lane: u32) -> f32 { return value; }"""
 
 def emit_rows(
     n: Lowering, title: str, reads: list[Binding], out: Tensor, rows: int, length: int, base: str, stride: int,
-    statements: str, load: str = "x[at]",
+    statements: str, load: str = "x[at]", alone: bool = False,
 ) -> None:  # fmt: skip
     """Add a kernel that computes row `row`, whose first element is at `base`.
 
     In `statements` a line ``each { ... }`` is run for every element ``at`` (its position in the row is ``j``, its
-    value ``value``), and ``row_sum`` and ``row_max`` combine what the invocations of a row have found.
+    value ``value``), and ``row_sum`` and ``row_max`` combine what the invocations of a row have found; `alone`, one
+    invocation takes the row from its begin to its end.
     """
-    wide = length >= 256 and rows < 64 if n.target.software else length >= 32
+    wide = not alone and (length >= 256 and rows < 64 if n.target.software else length >= 32)
     first, step = ("lane", WORKGROUP) if wide else ("0u", 1)
     at = "base + j" if stride == 1 else f"base + j * {stride}u"
     loop = f"for (var j = {first}; j < {length}u; j += {step}u) {{\n    let at = {at};\n    let value = {load};\n   "
@@ -81,6 +83,10 @@ def softmax(n: Lowering) -> None:
     rows = x.size // length
     base = f"row * {length}u" if inner == 1 else f"row / {inner}u * {length * inner}u + row % {inner}u"
     log = n.step.node.op_type == "LogSoftmax"
+    title = n.title(x, note=f"axis {axis}")
+    if not log and x.dtype != np.float32:
+        emit_softmax_in_steps(n, title, x.binding("x"), out, rows, length, base, inner, type_name(x.dtype))
+        return
     write = "value - highest - denominator" if log else "exponential(value - highest) / denominator"
     statements = f"""
 var part = -infinity();
@@ -91,8 +97,35 @@ each {{ sum += exponential(value - highest); }}
 let denominator = {"logarithm(row_sum(sum, lane))" if log else "row_sum(sum, lane)"};
 each {{ store(at, {write}); }}
 """
-    title = n.title(x, note=f"axis {axis}")
     emit_rows(n, title, [x.binding("x")], out, rows, length, base, inner, statements)
+
+
+def emit_softmax_in_steps(
+    n: Lowering, title: str, x: Binding, out: Tensor, rows: int, length: int, base: str, stride: int, dtype: str,
+    unseen: str = "",
+) -> None:  # fmt: skip
+    """Add a Softmax that is rounded to a 16-bit type after each step; see `onnxlet.ops.precision`. Where the highest of
+    a row is -infinity the result is `unseen`, if that is given."""
+    rounded = "rounded_to_half" if dtype == "float16" else "rounded_to_bfloat"
+    weight = f"{rounded}(exponential({rounded}(value - highest)))"
+    eights = dtype == "bfloat16"
+    add = "sum += weight;"
+    if eights:
+        add = f"eight = {rounded}(eight + weight);\n    if (j % 8u == 7u) {{ sum += eight; eight = 0.0; }}"
+    result = f"{rounded}({weight} / total)"
+    statements = f"""
+var part = -infinity();
+each {{ part = max_nan(part, value); }}
+let highest = row_max(part, lane);
+var sum = 0.0;
+var eight = 0.0;
+each {{
+    let weight = {weight};
+    {add} }}
+let total = {rounded}(row_sum(sum + eight, lane));
+each {{ store(at, {f"select({result}, {unseen}, highest == -infinity())" if unseen else result}); }}
+"""
+    emit_rows(n, title + " in steps", [x], out, rows, length, base, stride, statements, alone=eights)
 
 
 def _normalise(n: Lowering, centred: bool, epsilon: float, write: str) -> str:

@@ -68,6 +68,9 @@ def _fuse(editor: Editor, node: Node) -> bool:
 def _put(
     editor: Editor, found: Normal, op_type: str, inputs: list[str], version: int, attributes: dict[str, int]
 ) -> bool:
+    dtype = editor.dtype(found.x)
+    if dtype is None or dtype.kind in "biu" or any(editor.dtype(name) != dtype for name in inputs):
+        return False  # not what the operators of the pattern allow
     last = found.used[-1]
     more = {**attributes, "epsilon": found.epsilon}
     new = Node(op_type, inputs, last.outputs, more, "", max(version, last.version), last.label)

@@ -26,7 +26,9 @@ _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", 
 INTEGER_INPUTS: dict[str, tuple[int, ...]] = {
     "Compress": (), "ConstantOfShape": (0,), "Expand": (1,), "Gather": (1,), "GatherElements": (1,), "GatherND": (1,),
     "Pad": (1, 3), "Reshape": (1,), "Scatter": (1,), "ScatterElements": (1,), "ScatterND": (1,), "Slice": (1, 2, 3, 4),
-    "Split": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "TopK": (1,), "CumSum": (1,),
+    "Split": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "TopK": (1,), "CumSum": (1,), "Resize": (3,),
+    "TensorScatter": (2,), "ReverseSequence": (1,), "RotaryEmbedding": (3,), "RoiAlign": (2,), "AffineGrid": (1,),
+    "MaxUnpool": (1, 2), "Trilu": (1,), "Col2Im": (1, 2), "CenterCropPad": (1,),
     **{f"Reduce{kind}": (1,) for kind in _REDUCTIONS},
 }  # fmt: skip
 """Inputs of ai.onnx operators that hold indices, axes, sizes or shapes."""

@@ -25,6 +25,8 @@ from .common import (
     normal_axis,
     output_dtype,
     output_shape,
+    present,
+    text,
 )
 from .copies import copy_block, fill, need_copyable
 from .expansion import Expansion, expand
@@ -88,6 +90,38 @@ def lp_normalization(e: Expansion) -> None:
     norm = _reduced(e, operator, x, [_axis(e, "axis", -1, len(e.shape(x)))])
     none = e.binary("Equal", norm, e.literal(0.0), dtype=BOOL)
     e.binary("Div", x, e.add("Where", [none, e.literal(1.0), norm], e.shape(norm)), e.output())
+
+
+@expand("GlobalLpPool")
+def global_lp_pool(e: Expansion) -> None:
+    x, p = e.input(0), float(e.step.attribute("p", 2))
+    need_float32(e.step)
+    axes = list(range(2, len(e.shape(x))))
+    operator = {1.0: "ReduceL1", 2.0: "ReduceL2"}.get(p)
+    if operator is None or not axes:
+        raise Refused("this norm has no kernel")
+    e.reshape(_reduced(e, operator, x, axes), output_shape(e.step), e.output())
+
+
+@expand("CausalConvWithState")
+def causal_conv_with_state(e: Expansion) -> None:
+    """Every channel by itself, over what was and what is new; the end of that is the next state."""
+    step, x = e.step, e.input(0)
+    need_float32(step)
+    (batch, channels, length), taps = e.shape(x), e.shape(e.input(1))[2]
+    activation = text(step.attribute("activation", "none"))
+    if activation not in ("none", "silu", "swish") or taps < 2:
+        raise Refused(f"activation {activation} has no kernel here")
+    past = e.input(3) if present(step, 3) else e.literal(np.zeros((batch, channels, taps - 1)))
+    line = e.add("Concat", [past, x], (batch, channels, taps - 1 + length), axis=2)
+    inputs = [line, e.input(1), e.input(2)] if present(step, 2) else [line, e.input(1)]
+    plain = activation == "none"
+    y = e.add("Conv", inputs, (batch, channels, length), output=e.output() if plain else "", group=channels)
+    if not plain:
+        e.add("Swish", [y], output=e.output())
+    if e.output(1):
+        bounds = [e.literal([n], I64) for n in (length, length + taps - 1, 2)]
+        e.add("Slice", [line, *bounds], (batch, channels, taps - 1), output=e.output(1))
 
 
 @expand("MeanVarianceNormalization")

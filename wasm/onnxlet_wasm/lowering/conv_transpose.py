@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -12,7 +13,17 @@ from onnxlet.providers.base import Step
 from .. import pieces
 from ..compiler import Compiler, Place
 from ..layouts import LAST, strides_of
-from .common import NO_ACTIVATION, Window, grain, need_float32, output_shape, present, shape_of, text
+from .common import (
+    NO_ACTIVATION,
+    Window,
+    grain,
+    need_constant,
+    need_float32,
+    output_shape,
+    present,
+    shape_of,
+    text,
+)
 from .copies import copy_block
 from .gemm import activation_fields, gemm_call
 from .registry import Emit, Refused, lower
@@ -35,14 +46,7 @@ def conv_transpose(step: Step) -> Emit:
         shape[2:], kernel, strides, dilations, more, auto_pad, step.attribute("pads"), step.attribute("output_shape")
     )
     begin = [a for a, _ in cut]
-    window = Window(tuple(shape[2:]), tuple(target[2:]), tuple(kernel), tuple(strides), tuple(dilations), tuple(begin),
-                    tuple(begin)).in_two_dimensions()  # fmt: skip
-    sizes = window.layers() | {
-        "h": window.input[-2], "w": window.input[-1], "oh": window.output[-2], "ow": window.output[-1],
-        "kh": window.kernel[-2], "kw": window.kernel[-1], "stride_h": window.strides[-2],
-        "stride_w": window.strides[-1], "pad_top": window.begin[-2], "pad_left": window.begin[-1],
-        "dilation_h": window.dilations[-2], "dilation_w": window.dilations[-1],
-    }  # fmt: skip
+    sizes = _sizes(shape[2:], target[2:], kernel, strides, dilations, begin)
     groups, (batch, channels), per_group = step.attribute("group", 1), shape[:2], weights[1]
     depth, taps = channels // groups, prod(kernel)
     columns, pixels = taps * per_group, batch * prod(shape[2:])
@@ -102,3 +106,52 @@ def _packed(c: Compiler, groups: int, depth: int, outputs: int, taps: int) -> Pl
         c.memory.engine.call("pack_conv_transpose", units=units, w=raw, panels=address, **fields)
 
     return c.memory.packed(tensor, ("conv transpose", groups), nbytes, pack)
+
+
+@lower("Col2Im")
+def col2im(step: Step) -> Emit:
+    """The same sums, of columns that are given."""
+    need_float32(step, 0)
+    (batch, rows, blocks), target = shape_of(step, 0), output_shape(step)
+    kernel = [int(n) for n in need_constant(step, 2, "block")]
+    rank, taps, channels = len(kernel), prod(kernel), target[1]
+    if not 1 <= rank <= 3 or rows != taps * channels:
+        raise Refused("columns of this shape have no kernel")
+    strides, dilations = (list(step.attribute(name) or [1] * rank) for name in ("strides", "dilations"))
+    pads = list(step.attribute("pads") or [0] * 2 * rank)
+    counts = [
+        (size + pads[i] + pads[i + rank] - (k - 1) * d - 1) // s + 1
+        for i, (size, k, s, d) in enumerate(zip(target[2:], kernel, strides, dilations, strict=True))
+    ]
+    if prod(counts) != blocks:
+        raise Refused("columns of this shape have no kernel")
+    sizes = _sizes(counts, target[2:], kernel, strides, dilations, pads[:rank])
+
+    def emit(c: Compiler) -> None:
+        parts, y = c.temporary(4 * batch * rows * blocks), c.output(0, LAST)
+        lengths = (batch, blocks, taps, channels)
+        copy_block(c, c.input(0), (rows * blocks, 1, blocks, taps * blocks), parts, strides_of(lengths), lengths, 4)
+        units = batch * sizes["od"] * sizes["oh"]
+        c.emit("gather_windows", units=units, grain=grain(units, batch * blocks * rows), parts=parts, bias=0, y=y,
+               batch=batch, oc=channels, groups=1, **sizes, **activation_fields(NO_ACTIVATION))  # fmt: skip
+
+    return emit
+
+
+def _sizes(
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    begin: Sequence[int],
+) -> dict[str, int]:
+    """The fields of the kernel `gather_windows` that speak of its window."""
+    parts = (tuple(part) for part in (inputs, outputs, kernel, strides, dilations, begin, begin))
+    window = Window(*parts).in_two_dimensions()
+    return window.layers() | {
+        "h": window.input[-2], "w": window.input[-1], "oh": window.output[-2], "ow": window.output[-1],
+        "kh": window.kernel[-2], "kw": window.kernel[-1], "stride_h": window.strides[-2],
+        "stride_w": window.strides[-1], "pad_top": window.begin[-2], "pad_left": window.begin[-1],
+        "dilation_h": window.dilations[-2], "dilation_w": window.dilations[-1],
+    }  # fmt: skip

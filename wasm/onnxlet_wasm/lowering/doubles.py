@@ -241,7 +241,8 @@ def gemm(e: Expansion) -> None:
     step, dtype = e.step, e.dtype(e.input(0))
     alpha, beta = (float(step.attribute(name, 1.0)) for name in ("alpha", "beta"))
     activation = text(step.attribute("activation", "") or "")
-    if activation not in ("", "Relu", "Tanh", "Sigmoid") or step.attribute("broadcast", 0):
+    stacked = step.attribute("transBatchA", 0) or step.attribute("transBatchB", 0)
+    if activation not in ("", "Relu", "Tanh", "Sigmoid") or step.attribute("broadcast", 0) or stacked:
         raise Refused("a product of this kind has no kernel")
     if dtype != F64 and (alpha != 1 or beta not in (0, 1)):
         raise Refused("integers times a factor have no kernel")

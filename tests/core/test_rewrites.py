@@ -156,6 +156,59 @@ def test_constants_before_a_convolution_that_are_needed_elsewhere_stay():
     agree(made, x=normal(1, 3, 8, 8))
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_what_follows_a_transposed_convolution_goes_into_it(groups):
+    made = model(
+        [
+            node("ConvTranspose", ["x", "w"], ["c"], strides=[2, 2], group=groups), node("Add", ["c", "k"], ["d"]),
+            node("BatchNormalization", ["d", "s", "o", "m", "v"], ["y"]),
+        ],
+        [("x", FLOAT, ["n", 4, 5, 5])], [("y", FLOAT, ["n", 6, "h", "w_"])],
+        {"w": normal(4, 6 // groups, 3, 3), "k": normal(1, 6, 1, 1), "s": normal(6), "o": normal(6), "m": normal(6),
+         "v": np.abs(normal(6)) + 0.5},
+    )  # fmt: skip
+    assert operators(made) == ["ConvTranspose"]
+    agree(made, x=normal(2, 4, 5, 5))
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+@pytest.mark.parametrize("bias", [None, (5,), (1, 5), (2, 5)])
+def test_batch_norm_goes_into_a_product(transposed, bias):
+    inputs = ["x", "w", "k"] if bias else ["x", "w"]
+    known = {"w": normal(5, 8) if transposed else normal(8, 5), "s": normal(5), "o": normal(5), "m": normal(5),
+             "v": np.abs(normal(5)) + 0.5, **({"k": normal(*bias)} if bias else {})}  # fmt: skip
+    made = model(
+        [node("Gemm", inputs, ["g"], transB=transposed, alpha=0.5, beta=2.0),
+         node("BatchNormalization", ["g", "s", "o", "m", "v"], ["y"])],
+        [("x", FLOAT, [2, 8])], [("y", FLOAT, [2, 5])], known,
+    )  # fmt: skip
+    assert operators(made) == (["Gemm", "BatchNormalization"] if bias == (2, 5) else ["Gemm"])
+    agree(made, x=normal(2, 8))
+
+
+def pooled(amounts: list[int], **attributes) -> onnx.ModelProto:
+    nodes = [node("Pad", ["x", "p"], ["q"]), node("AveragePool", ["q"], ["y"], kernel_shape=[3, 3], **attributes)]
+    return image_model(nodes, {"p": np.array(amounts)})
+
+
+def test_zeros_that_are_averaged_become_padding():
+    around = [0, 0, 1, 1, 0, 0, 1, 2]
+    for attributes in ({}, {"strides": [2, 2]}, {"pads": [1, 0, 0, 0], "count_include_pad": 1}):
+        made = pooled(around, **attributes)
+        assert operators(made) == ["AveragePool"]
+        agree(made, x=normal(2, 3, 8, 8))
+    for amounts, attributes in (
+        (around, {"ceil_mode": 1, "strides": [2, 2]}),
+        (around, {"pads": [1, 0, 0, 0]}),  # its own padding does not count
+        ([0, 0, 3, 0, 0, 0, 0, 0], {}),  # a window of nothing else
+        ([0, 1, 0, 0, 0, 0, 0, 0], {}),
+    ):
+        made = pooled(amounts, **attributes)
+        assert operators(made) == ["Pad", "AveragePool"]
+        agree(made, x=normal(2, 3, 8, 8))
+    assert operators(pooled([0] * 8)) == ["AveragePool"]
+
+
 ACTIVATIONS = [
     ([node("Relu", ["c"], ["y"])], {}),
     ([node("LeakyRelu", ["c"], ["y"], alpha=0.2)], {}),

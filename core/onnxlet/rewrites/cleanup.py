@@ -104,6 +104,10 @@ def _is_no_op(editor: Editor, node: Node) -> bool:
         return len(node.inputs) == 1
     if node.op_type in VIEWS or node.op_type in ("Expand", "Tile"):
         return editor.same_shape(source, node.outputs[0])
+    if node.op_type == "Pad":
+        amounts = editor.constant(node.inputs[1]) if len(node.inputs) > 1 else None
+        given = node.attributes.get("pads", node.attributes.get("paddings"))
+        return not any(given) if given is not None else amounts is not None and not amounts.numpy().any()
     if node.op_type == "Slice":
         steps = editor.constant(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] else None
         forward = len(node.inputs) < 5 or (steps is not None and bool((steps.numpy() == 1).all()))

@@ -9,9 +9,10 @@ from .editor import Editor
 
 
 def _convolutions(editor: Editor) -> list[tuple[Node, Node]]:
-    """Convolutions with constant float weights whose result goes to one other node: pairs of the two."""
+    """Convolutions, transposed ones too, with constant float weights whose result goes to one other node: pairs of the
+    two."""
     pairs = []
-    for node in editor.nodes("Conv"):
+    for node in editor.nodes("Conv", "ConvTranspose"):
         weights = editor.constant(node.inputs[1])
         bias = node.inputs[2] if len(node.inputs) > 2 else ""
         user = editor.sole_user(node.outputs[0])
@@ -20,6 +21,20 @@ def _convolutions(editor: Editor) -> list[tuple[Node, Node]]:
                 continue
             pairs.append((node, user))
     return pairs
+
+
+def _output_channels(conv: Node, weights: tuple[int, ...]) -> int:
+    return weights[1] * conv.attributes.get("group", 1) if conv.op_type == "ConvTranspose" else weights[0]
+
+
+def _per_output(conv: Node, weights: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+    """One value per output channel, as it goes with the weights."""
+    ones = [1] * (len(weights) - 2)
+    if conv.op_type == "Conv":
+        return values.reshape(-1, 1, *ones)
+    # Of a transposed convolution the weights are (input channels, output channels of a group, ...).
+    groups = conv.attributes.get("group", 1)
+    return np.repeat(values.reshape(groups, weights[1]), weights[0] // groups, axis=0).reshape(*weights[:2], *ones)
 
 
 def _absorb(editor: Editor, conv: Node, user: Node, scale: np.ndarray, shift: np.ndarray) -> None:
@@ -31,20 +46,22 @@ def _absorb(editor: Editor, conv: Node, user: Node, scale: np.ndarray, shift: np
     bias = editor.constant(bias_name)
     # In double precision, so that folding costs no accuracy.
     old = 0.0 if bias is None else bias.numpy().astype(np.float64)
-    folded = weights.astype(np.float64) * scale.reshape(-1, *[1] * (weights.ndim - 1))
+    folded = weights.astype(np.float64) * _per_output(conv, weights.shape, scale)
     inputs = [
         conv.inputs[0],
         editor.add_constant(f"{conv.inputs[1]}_folded", folded.astype(weights.dtype)),
         editor.add_constant(f"{conv.outputs[0]}_bias", (old * scale + shift).astype(weights.dtype)),
     ]
-    new = Node("Conv", inputs, [user.outputs[0]], dict(conv.attributes), "", conv.version, conv.name or conv.label)
+    new = Node(
+        conv.op_type, inputs, [user.outputs[0]], dict(conv.attributes), "", conv.version, conv.name or conv.label
+    )
     editor.replace([conv, user], [new])
 
 
 def fold_batch_norm(editor: Editor) -> int:
-    """Conv followed by BatchNormalization with constant statistics becomes one Conv."""
+    """Conv, ConvTranspose or Gemm followed by BatchNormalization with constant statistics becomes one of them."""
     changes = 0
-    for conv, norm in _convolutions(editor):
+    for conv, norm in [*_convolutions(editor), *_linear_layers(editor)]:
         if norm.op_type != "BatchNormalization" or any(norm.outputs[1:]) or norm.attributes.get("training_mode"):
             continue
         if (norm.version < 7 and not norm.attributes.get("is_test", 0)) or norm.attributes.get("spatial", 1) != 1:
@@ -54,13 +71,47 @@ def fold_batch_norm(editor: Editor) -> int:
             continue
         scale, shift, mean, variance = (t.numpy().astype(np.float64) for t in tensors if t is not None)
         factor = scale / np.sqrt(variance + norm.attributes.get("epsilon", 1e-5))
-        _absorb(editor, conv, norm, factor, shift - mean * factor)
+        absorb = _absorb_linear if conv.op_type == "Gemm" else _absorb
+        absorb(editor, conv, norm, factor, shift - mean * factor)
         changes += 1
     return changes
 
 
+def _linear_layers(editor: Editor) -> list[tuple[Node, Node]]:
+    """Gemms with a constant matrix and vector whose result goes to one other node: pairs of the two."""
+    pairs = []
+    for node in editor.nodes("Gemm"):
+        matrix, user = editor.constant(node.inputs[1]), editor.sole_user(node.outputs[0])
+        bias = editor.constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
+        if matrix is None or matrix.dtype.kind != "f" or user is None or user.domain or node.version < 7:
+            continue
+        width = matrix.shape[0 if node.attributes.get("transB", 0) else 1]
+        if bias is None and len(node.inputs) > 2 and node.inputs[2]:
+            continue
+        if bias is None or bias.shape in ((width,), (1, width)):
+            pairs.append((node, user))
+    return pairs
+
+
+def _absorb_linear(editor: Editor, gemm: Node, user: Node, scale: np.ndarray, shift: np.ndarray) -> None:
+    """Replace gemm and user by a Gemm that computes ``scale * gemm + shift`` per column."""
+    tensor = editor.constant(gemm.inputs[1])
+    assert tensor is not None
+    matrix = tensor.numpy()
+    bias = editor.constant(gemm.inputs[2]) if len(gemm.inputs) > 2 else None
+    old = 0.0 if bias is None else bias.numpy().astype(np.float64).reshape(-1) * gemm.attributes.get("beta", 1.0)
+    factor = scale[:, None] if gemm.attributes.get("transB", 0) else scale
+    inputs = [
+        gemm.inputs[0],
+        editor.add_constant(f"{gemm.inputs[1]}_folded", (matrix.astype(np.float64) * factor).astype(matrix.dtype)),
+        editor.add_constant(f"{gemm.outputs[0]}_bias", (old * scale + shift).astype(matrix.dtype)),
+    ]
+    attributes = {**gemm.attributes, "beta": 1.0}
+    editor.replace([gemm, user], [Node("Gemm", inputs, user.outputs[:1], attributes, "", gemm.version, gemm.label)])
+
+
 def fold_channel_affine(editor: Editor) -> int:
-    """Conv followed by Mul, Add, Sub or Div with one constant per channel becomes one Conv."""
+    """Conv or ConvTranspose followed by Mul, Add, Sub or Div with one constant per channel becomes one of them."""
     changes = 0
     for conv, user in _convolutions(editor):
         if user.op_type not in ("Mul", "Add", "Sub", "Div") or user.version < 7:
@@ -70,7 +121,7 @@ def fold_channel_affine(editor: Editor) -> int:
         weights = editor.constant(conv.inputs[1])
         if other is None or weights is None or (position == 1 and user.op_type == "Div"):
             continue
-        channels, rank = weights.shape[0], len(weights.shape)
+        channels, rank = _output_channels(conv, weights.shape), len(weights.shape)
         if other.dtype != weights.dtype or other.shape not in _per_channel(channels, rank):
             continue
         value = np.broadcast_to(other.numpy().astype(np.float64).reshape(-1), (channels,))
@@ -188,15 +239,15 @@ def _per_channel(channels: int, rank: int) -> list[tuple[int, ...]]:
 
 
 def fold_pad(editor: Editor) -> int:
-    """Zero padding of the spatial dimensions before a Conv becomes the Conv's own."""
+    """Zero padding of the spatial dimensions before a Conv, or an AveragePool that counts it, becomes its own."""
     changes = 0
-    for conv in editor.nodes("Conv"):
-        pad = editor.made_by(conv.inputs[0], "Pad")
-        if pad is None or editor.sole_user(conv.inputs[0]) is not conv:
+    for node in editor.nodes("Conv", "AveragePool"):
+        pad = editor.made_by(node.inputs[0], "Pad")
+        if pad is None or editor.sole_user(node.inputs[0]) is not node:
             continue
         if pad.attributes.get("mode", "constant") != "constant":
             continue
-        if conv.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        if node.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
             continue
         amounts = _pads(editor, pad)
         if amounts is None or len(amounts) % 2:
@@ -205,17 +256,31 @@ def fold_pad(editor: Editor) -> int:
         begin, end = amounts[:rank], amounts[rank:]
         if any(begin[:2]) or any(end[:2]) or min(amounts) < 0:
             continue
-        own = list(conv.attributes.get("pads", [0] * (2 * (rank - 2))))
-        own = [a + b for a, b in zip(own, [*begin[2:], *end[2:]], strict=True)]
-        attributes = {**conv.attributes, "pads": own}
+        own = list(node.attributes.get("pads", [0] * (2 * (rank - 2))))
+        attributes = dict(node.attributes)
+        if node.op_type == "AveragePool":
+            if node.version < 7 or not _averages_padding(node, own, [*begin[2:], *end[2:]]):
+                continue
+            attributes["count_include_pad"] = 1
+        attributes["pads"] = [a + b for a, b in zip(own, [*begin[2:], *end[2:]], strict=True)]
         attributes.pop("auto_pad", None)
         new = Node(
-            "Conv", [pad.inputs[0], *conv.inputs[1:]], conv.outputs, attributes, "", conv.version,
-            conv.name or conv.label,
+            node.op_type, [pad.inputs[0], *node.inputs[1:]], node.outputs, attributes, "", node.version,
+            node.name or node.label,
         )  # fmt: skip
-        editor.replace([pad, conv], [new])
+        editor.replace([pad, node], [new])
         changes += 1
     return changes
+
+
+def _averages_padding(pool: Node, own: list[int], more: list[int]) -> bool:
+    """Whether a pool would average further padding as it averages zeros that are there."""
+    if any(own) and not pool.attributes.get("count_include_pad", 0):
+        return False
+    # At the end, what ceil_mode adds is not counted; no window may lie in the padding alone.
+    kernel = pool.attributes["kernel_shape"]
+    small = all(a + b < k for a, b, k in zip(own, more, [*kernel, *kernel], strict=True))
+    return not pool.attributes.get("ceil_mode", 0) and small
 
 
 def _pads(editor: Editor, pad: Node) -> list[int] | None:

@@ -17,10 +17,14 @@ IN_WHOLE_MODELS = {
     "com.microsoft::WhisperBeamSearch": "core/ops/test_microsoft_generation.py",
     # Our own: what rewrites and gradients are written in.
     "ai.onnxlet::FusedAttention": "core/test_rewrites_attention.py",
-    "onnxlet::FullLike": "core/test_gradient.py",
-    "onnxlet::SumTo": "core/test_gradient.py",
-    "onnxlet::Unreduce": "core/test_gradient.py",
-}
+    **{
+        f"onnxlet::{name}": "core/test_gradient.py"
+        for name in (
+            "AveragePoolInput", "ConvInput", "ConvWeights", "FullLike", "GlobalAveragePoolInput", "MaxPoolInput",
+            "MaxPoolPicked", "SliceInput", "SumTo", "Unreduce",
+        )
+    },
+}  # fmt: skip
 """Operators that are tested in models, not by calling their definitions, and where."""
 
 RUNS = pytest.mark.parametrize("run", [suite.run_definitions, suite.run_session], ids=["definitions", "sessions"])

@@ -42,6 +42,11 @@ def differences(run, feeds, name, step=1e-6):
 RNG = np.random.default_rng(0)
 A, B = RNG.random((2, 3)) + 0.5, RNG.random((1, 3)) + 0.5
 M = RNG.random((3, 4))
+IMAGE, W, D = RNG.normal(size=(2, 2, 4, 5)), RNG.normal(size=(4, 2, 2, 3)), RNG.normal(size=4)
+CONSTANTS = {
+    "axis": np.array([1]), "two": np.array([2]), "wide": np.array([2, 2, 3]), "starts": np.array([2, 0]),
+    "ends": np.array([-9, 2]), "axes": np.array([-1, 0]), "steps": np.array([-2, 1]),
+}  # fmt: skip
 node = helper.make_node
 
 
@@ -71,6 +76,45 @@ CASES = {
     "Flatten": (square(node("Flatten", ["a"], ["t"], axis=0)), {"a": A}),
     "ReduceMean": ([node("ReduceMean", ["a"], ["t"], keepdims=0), node("Mul", ["t", "a"], ["y"])], {"a": A}),
     "ReduceSum": ([node("ReduceSum", ["a", "axis"], ["t"]), node("Mul", ["t", "a"], ["y"])], {"a": A}),
+    "Expand": (square(node("Expand", ["b", "wide"], ["t"])), {"b": B}),
+    "Concat": (square(node("Concat", ["a", "b", "a"], ["t"], axis=0)), {"a": A, "b": B}),
+    "Concat of the last axis": (square(node("Concat", ["a", "c"], ["t"], axis=-1)), {"a": A, "c": A[:, :1] + 1}),
+    "Slice": (square(node("Slice", ["a", "starts", "ends", "axes", "steps"], ["t"])), {"a": A}),
+    "Slice of the first axes": (square(node("Slice", ["a", "axis", "two"], ["t"])), {"a": A}),
+    "Conv": ([node("Conv", ["i", "w", "d"], ["y"], pads=[1, 0, 0, 1], strides=[2, 1])], {"i": IMAGE, "w": W, "d": D}),
+    "Conv of groups": (
+        [node("Conv", ["i", "w"], ["y"], group=2, dilations=[1, 2], auto_pad="SAME_UPPER")],
+        {"i": IMAGE, "w": W[:, :1]},
+    ),
+    "Conv of one axis": ([node("Conv", ["i", "w"], ["y"])], {"i": IMAGE[..., 0], "w": W[..., 0]}),
+    "ConvTranspose": (
+        [node("ConvTranspose", ["i", "w", "e"], ["y"], strides=[2, 2], pads=[1, 0, 1, 1], output_padding=[1, 0])],
+        {"i": IMAGE, "w": W[:2, :], "e": D[:2]},
+    ),
+    "ConvTranspose of groups": ([node("ConvTranspose", ["i", "w"], ["y"], group=2)], {"i": IMAGE, "w": W[:2]}),
+    "AveragePool": ([node("AveragePool", ["i"], ["y"], kernel_shape=[2, 3], pads=[1, 1, 0, 1])], {"i": IMAGE}),
+    "AveragePool with padding": (
+        [
+            node(
+                "AveragePool",
+                ["i"],
+                ["y"],
+                kernel_shape=[2, 2],
+                strides=[2, 2],
+                pads=[1, 1, 1, 1],
+                ceil_mode=1,
+                count_include_pad=1,
+            )
+        ],
+        {"i": IMAGE},
+    ),
+    "MaxPool": ([node("MaxPool", ["i"], ["y"], kernel_shape=[2, 2], strides=[1, 2], pads=[1, 0, 0, 1])], {"i": IMAGE}),
+    "MaxPool of dilated windows": (
+        [node("MaxPool", ["i"], ["y"], kernel_shape=[2, 2], dilations=[2, 1])],
+        {"i": IMAGE},
+    ),
+    "GlobalAveragePool": ([node("GlobalAveragePool", ["i"], ["y"])], {"i": IMAGE}),
+    "GlobalMaxPool": ([node("GlobalMaxPool", ["i"], ["y"])], {"i": IMAGE}),
     "Where": ([node("Greater", ["a", "b"], ["t"]), node("Where", ["t", "a", "b"], ["y"])], {"a": A, "b": B}),
 }
 
@@ -80,7 +124,8 @@ def test_rules_against_differences(name):
     nodes, feeds = CASES[name]
     # A weight for each element, as the sum of a Softmax has no slope.
     nodes = [*nodes, node("Mul", ["y", "y"], ["z"])]
-    model = build(nodes, feeds, list(feeds), "z", constants={"axis": np.array([1])})
+    used = {i for n in nodes for i in n.input}
+    model = build(nodes, feeds, list(feeds), "z", constants={k: v for k, v in CONSTANTS.items() if k in used})
     session = onnxlet.InferenceSession(model)
     for name, got in zip(feeds, session.run(None, feeds)[1:], strict=True):
         expected = differences(lambda f: session.run(["z"], f)[0], feeds, name)
@@ -100,6 +145,69 @@ def test_other_values_and_second_order():
     session = onnxlet.InferenceSession(model.SerializeToString())
     got = session.run(None, {"a": np.array(2.0), "b": np.array(5.0)})
     np.testing.assert_allclose(got, [8, 75, 30])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Conv",
+        "Conv of groups",
+        "ConvTranspose",
+        "AveragePool",
+        "MaxPool",
+        "GlobalAveragePool",
+        "Concat",
+        "Slice",
+        "Expand",
+    ],
+)
+def test_slopes_of_slopes(name):
+    """The Gradient of the squares of a Gradient, by differences."""
+    nodes, feeds = CASES[name]
+    used = {i for n in nodes for i in n.input}
+    xs = list(feeds)
+    first = node("Gradient", xs, [f"first_{x}" for x in xs], domain=DOMAIN, xs=xs, y="z")
+    squares = [node("Mul", [f"first_{x}", f"first_{x}"], [f"square_{x}"]) for x in xs]
+    sums = [node("ReduceSum", [f"square_{x}"], [f"sum_{x}"], keepdims=0) for x in xs]
+    total = node("Sum", [f"sum_{x}" for x in xs], ["total"])
+    nodes = [*nodes, node("Mul", ["y", "y"], ["z"]), first, *squares, *sums, total]
+    model = build(nodes, feeds, xs, "total", constants={k: v for k, v in CONSTANTS.items() if k in used})
+    session = onnxlet.InferenceSession(model)
+    for x, got in zip(feeds, session.run(None, feeds)[1:], strict=True):
+        expected = differences(lambda f: session.run(["total"], f)[0], feeds, x)
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+def test_gradients_of_old_slices():
+    """Where to begin and to end are attributes before opset 10."""
+    nodes = [node("Slice", ["a"], ["t"], starts=[1], ends=[3], axes=[1]), node("Mul", ["t", "t"], ["y"])]
+    gradient = node("Gradient", ["a"], ["da"], domain=DOMAIN, xs=["a"], y="y")
+    graph = helper.make_graph(
+        [*nodes, gradient], "g", [helper.make_tensor_value_info("a", TensorProto.DOUBLE, A.shape)],
+        [helper.make_empty_tensor_value_info("da")],
+    )  # fmt: skip
+    imports = [helper.make_opsetid("", 9), helper.make_opsetid(DOMAIN, 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=9).SerializeToString()
+    (got,) = onnxlet.InferenceSession(model).run(None, {"a": A})
+    np.testing.assert_allclose(got, np.where(np.arange(3) >= 1, 2 * A, 0))
+
+
+def test_of_equal_elements_the_first_is_the_greatest():
+    """Of a window; of a whole image they share."""
+    x = np.array([[[[1.0, 3.0, 3.0, 2.0]]]])
+    for name, attributes, expected in (
+        ("MaxPool", {"kernel_shape": [1, 4]}, [0, 1, 0, 0]),
+        ("GlobalMaxPool", {}, [0, 0.5, 0.5, 0]),
+    ):
+        model = build([node(name, ["a"], ["y"], **attributes)], {"a": x}, ["a"], "y")
+        np.testing.assert_allclose(onnxlet.InferenceSession(model).run(["da"], {"a": x})[0][0, 0, 0], expected)
+
+
+def test_padding_that_depends_on_the_result_has_no_rule():
+    nodes = [node("ConvTranspose", ["i", "w"], ["y"], auto_pad="SAME_UPPER")]
+    model = build(nodes, {"i": IMAGE, "w": W[:2]}, ["i"], "y")
+    with pytest.raises(UnsupportedError, match="ConvTranspose with output_shape or SAME padding"):
+        onnxlet.InferenceSession(model)
 
 
 def test_a_variable_without_influence_has_slope_zero():

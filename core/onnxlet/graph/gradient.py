@@ -262,6 +262,127 @@ def _reduce(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
     return [t("Unreduce", g, *node.inputs, domain=OWN, **node.attributes, mean=int(node.op_type == "ReduceMean"))]
 
 
+@_rule("Expand")
+def _expand(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [_summed(t, g, node.inputs[0]), None]
+
+
+@_rule("Concat")
+def _concat(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    """Each input's part of the whole, by Slice."""
+    axis = t("Constant", value_ints=[node.attributes.get("axis", 1)])
+    parts: list[str | None] = []
+    start = t("Constant", value_ints=[0])
+    for x in node.inputs:
+        end = t("Add", start, t("Gather", t("Shape", x), axis))
+        parts.append(t("Slice", g, start, end, axis))
+        start = end
+    return parts
+
+
+def _sliced(t: _Tape, node: Node) -> list[str]:
+    """Starts, ends, axes and steps, which were attributes before opset 10, as inputs."""
+    if node.version >= 10:
+        return node.inputs[1:]
+    names = [name for name in ("starts", "ends", "axes") if name in node.attributes]
+    return [t("Constant", value_ints=list(node.attributes[name])) for name in names]
+
+
+@_rule("Slice")
+def _slice(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("SliceInput", g, node.inputs[0], *_sliced(t, node), domain=OWN)]
+
+
+@_rule("SliceInput", domain=OWN)
+def _slice_input(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("Slice", g, *node.inputs[2:])]
+
+
+def _of_channels(t: _Tape, g: str) -> str:
+    """(channels): the sum of (batch, channels, ...) over everything else."""
+    flat = t("Reshape", g, t("Constant", value_ints=[0, 0, -1]))
+    return t("ReduceSum", flat, t("Constant", value_ints=[0, 2]), keepdims=0)
+
+
+@_rule("Conv")
+def _conv(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    x, w, *bias = node.inputs
+    parts: list[str | None] = [
+        t("ConvInput", g, w, x, domain=OWN, **node.attributes),
+        t("ConvWeights", g, x, w, domain=OWN, **node.attributes),
+    ]
+    return [*parts, _of_channels(t, g)] if bias and bias[0] else parts
+
+
+@_rule("ConvInput", domain=OWN)
+def _conv_input(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    slope, w, _ = node.inputs
+    return [t("Conv", g, w, **node.attributes), t("ConvWeights", slope, g, w, domain=OWN, **node.attributes), None]
+
+
+@_rule("ConvWeights", domain=OWN)
+def _conv_weights(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    slope, x, _ = node.inputs
+    return [t("Conv", x, g, **node.attributes), t("ConvInput", slope, g, x, domain=OWN, **node.attributes), None]
+
+
+@_rule("ConvTranspose")
+def _conv_transpose(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    """The adjoint of a convolution, whose own is that convolution."""
+    given = dict(node.attributes)
+    if given.get("output_shape") or given.pop("auto_pad", "NOTSET") not in ("NOTSET", "", "VALID"):
+        raise UnsupportedError(
+            f"node {t.prefix!r}: Gradient has no rule for ConvTranspose with output_shape or SAME padding"
+        )
+    given.pop("output_padding", None)
+    x, w, *bias = node.inputs
+    parts: list[str | None] = [t("Conv", g, w, **given), t("ConvWeights", x, g, w, domain=OWN, **given)]
+    return [*parts, _of_channels(t, g)] if bias and bias[0] else parts
+
+
+@_rule("AveragePool")
+def _average_pool(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("AveragePoolInput", g, node.inputs[0], domain=OWN, **node.attributes)]
+
+
+@_rule("AveragePoolInput", domain=OWN)
+def _average_pool_input(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("AveragePool", g, **node.attributes), None]
+
+
+@_rule("MaxPool")
+def _max_pool(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("MaxPoolInput", g, node.inputs[0], domain=OWN, **node.attributes)]
+
+
+@_rule("MaxPoolInput", domain=OWN)
+def _max_pool_input(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("MaxPoolPicked", g, node.inputs[1], domain=OWN, **node.attributes), None]
+
+
+@_rule("MaxPoolPicked", domain=OWN)
+def _max_pool_picked(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("MaxPoolInput", g, node.inputs[1], domain=OWN, **node.attributes), None]
+
+
+@_rule("GlobalAveragePool")
+def _global_average_pool(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("GlobalAveragePoolInput", g, node.inputs[0], domain=OWN)]
+
+
+@_rule("GlobalAveragePoolInput", domain=OWN)
+def _global_average_pool_input(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("GlobalAveragePool", g), None]
+
+
+@_rule("GlobalMaxPool")
+def _global_max_pool(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    """Equal elements share."""
+    x, y = node.inputs[0], node.outputs[0]
+    greatest = t("CastLike", t("Equal", x, y), x)
+    return [t("Mul", t("Div", g, _summed(t, greatest, y)), greatest)]
+
+
 @_rule("Softmax")
 def _softmax(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
     if node.version < 13:

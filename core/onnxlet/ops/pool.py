@@ -122,6 +122,26 @@ def window_sum(
     return total
 
 
+def window_counts(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    out: Sequence[int],
+    pads: Pads,
+    count_include_pad: int,
+    dtype: np.dtype,
+) -> np.ndarray:
+    """By what the sum of each window is divided: a product over axes of how many taps lie in the input (or in its
+    padding, where that counts; what ceil_mode adds beyond the padding never does)."""
+    count = np.ones((), dtype)
+    for size, k, s, d, n, (a, b) in zip(sizes, kernel, strides, dilations, out, pads, strict=True):
+        first, last = (0, a + size + b) if count_include_pad else (a, a + size)
+        tap = np.arange(n)[:, None] * s + np.arange(k) * d
+        count = count[..., None] * ((tap >= first) & (tap < last)).sum(axis=1).astype(dtype)
+    return count
+
+
 def average_pool_wide(
     x: np.ndarray,
     kernel_shape: Sequence[int] | None,
@@ -138,14 +158,7 @@ def average_pool_wide(
         sizes, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode
     )
     total = window_sum(x, kernel, out, steps, spread, extended)
-    # The divisor is a product over axes of how many taps lie in the input (or in its padding, where that counts;
-    # what ceil_mode adds beyond the padding never does).
-    count = np.ones((), x.dtype)
-    for size, k, s, d, n, (a, b) in zip(sizes, kernel, steps, spread, out, asked, strict=True):
-        first, last = (0, a + size + b) if count_include_pad else (a, a + size)
-        tap = np.arange(n)[:, None] * s + np.arange(k) * d
-        count = count[..., None] * ((tap >= first) & (tap < last)).sum(axis=1).astype(x.dtype)
-    return total / count
+    return total / window_counts(sizes, kernel, steps, spread, out, asked, count_include_pad, x.dtype)
 
 
 @op("AveragePool")

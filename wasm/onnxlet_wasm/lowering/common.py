@@ -117,6 +117,8 @@ def axes_of(step: Step, rank: int, index: int = 1, name: str = "axes") -> list[i
 
 WORTH_A_THREAD = 100_000
 """Multiply-adds, about 4 µs."""
+MOVED = 3
+"""Multiply-adds that an element's way from memory is worth."""
 
 
 def grain(units: int, work: int) -> int:

@@ -15,7 +15,17 @@ from .. import pieces
 from ..compiler import Compiler, Place
 from ..engine import f32
 from ..layouts import broadcast_strides, collapse, strides_of
-from .common import NO_ACTIVATION, Activation, activation_of, grain, need_float32, output_shape, present, shape_of
+from .common import (
+    MOVED,
+    NO_ACTIVATION,
+    Activation,
+    activation_of,
+    grain,
+    need_float32,
+    output_shape,
+    present,
+    shape_of,
+)
 from .copies import copy_block
 from .elementwise import scale
 from .registry import Emit, Refused, lower
@@ -258,6 +268,6 @@ def gemm_call(
     """Y = activation(A B + bias + residual), with B in panels. The `ld`s are elements from row to row."""
     units = pieces.gemm(m, n)
     c.emit(
-        "gemm", units=units, grain=grain(units, m * n * k), a=a, lda=lda, b=b, c=y, ldc=ldc, m=m, n=n, k=k, bias=bias,
-        residual=residual, ldr=ldr, **activation_fields(activation),
+        "gemm", units=units, grain=grain(units, max(m, MOVED) * n * k), a=a, lda=lda, b=b, c=y, ldc=ldc, m=m, n=n, k=k,
+        bias=bias, residual=residual, ldr=ldr, **activation_fields(activation),
     )  # fmt: skip

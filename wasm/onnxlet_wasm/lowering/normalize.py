@@ -12,6 +12,7 @@ from ..compiler import Compiler, Place
 from ..engine import f32
 from ..layouts import LAST, PLAIN, axis_order, same_in_both, size_of
 from .common import (
+    MOVED,
     grain,
     need_constant,
     need_float32,
@@ -199,8 +200,8 @@ def batch_normalization(step: Step) -> Emit:
         units = size_of(shape) // max(1, channels if by_pixel else inner)
         x, y = c.input(0, layout), c.output(0, layout, over=[0])
         c.emit(
-            "scale_shift", units=units, grain=grain(units, size_of(shape)), x=x, scale=multiplier, shift=offset, y=y,
-            channels=channels, inner=1 if by_pixel else inner, activation=0, low=0, high=0,
+            "scale_shift", units=units, grain=grain(units, size_of(shape) * MOVED), x=x, scale=multiplier, shift=offset,
+            y=y, channels=channels, inner=1 if by_pixel else inner, activation=0, low=0, high=0,
         )  # fmt: skip
 
     return emit

@@ -8,7 +8,7 @@ from onnxlet.providers.base import Step
 
 from ..compiler import Compiler
 from ..layouts import LAST, PLAIN, same_in_both, size_of
-from .common import F32, TYPE_CODES, Window, grain, need_float32, shape_of, window_of
+from .common import F32, MOVED, TYPE_CODES, Window, grain, need_float32, shape_of, window_of
 from .pool_any import pool_any
 from .reduce import OPERATIONS
 from .registry import Emit, Refused, lower
@@ -54,7 +54,7 @@ def pool(step: Step) -> Emit:
     shape = shape_of(step, 0)
     batch, channels = shape[:2]
     maximum = step.node.op_type == "MaxPool"
-    work = prod(window.output) * batch * channels * prod(window.kernel)
+    work = prod(window.output) * batch * channels * prod(window.kernel) * MOVED
     mean = {
         "pad_bottom": window.end[0], "pad_right": window.end[1], "include_pad": step.attribute("count_include_pad", 0),
     }  # fmt: skip
@@ -92,11 +92,11 @@ def global_pool(step: Step) -> Emit:
         x, y = c.input(0, layout), c.output(0)
         if layout == PLAIN:
             units = batch * channels
-            c.emit("reduce", units=units, grain=grain(units, size_of(shape)), op=operation,
+            c.emit("reduce", units=units, grain=grain(units, size_of(shape) * MOVED), op=operation,
                    type=TYPE_CODES[F32], x=x, y=y, axis=pixels, inner=1)  # fmt: skip
             return
         units = batch * -(-channels // CHANNEL_BLOCK)
-        c.emit("global_pool", units=units, grain=grain(units, size_of(shape)), x=x, y=y, batch=batch, pixels=pixels,
-               c=channels, maximum=int(maximum))  # fmt: skip
+        c.emit("global_pool", units=units, grain=grain(units, size_of(shape) * MOVED), x=x, y=y, batch=batch,
+               pixels=pixels, c=channels, maximum=int(maximum))  # fmt: skip
 
     return emit

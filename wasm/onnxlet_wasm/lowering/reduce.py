@@ -17,6 +17,7 @@ from .common import (
     I8,
     I32,
     I64,
+    MOVED,
     TYPE_CODES,
     U8,
     axes_of,
@@ -120,7 +121,7 @@ def reduce(step: Step) -> Emit:
         x, lines = _arranged(c, axes, keepdims)
         y = c.output(0, lines.target)
         units = lines.outer * lines.inner
-        c.emit("reduce", units=units, grain=grain(units, units * lines.length), op=OPERATIONS[operator],
+        c.emit("reduce", units=units, grain=grain(units, units * lines.length * MOVED), op=OPERATIONS[operator],
                type=TYPE_CODES[dtype], x=x, y=y, axis=lines.length, inner=lines.inner)  # fmt: skip
 
     return emit

@@ -31,7 +31,9 @@ def watch(frame, event, argument):
         caller = caller.f_back
     family = caller.f_globals["__name__"].removeprefix(package + ".")
     for name in given.get("names") or [given["name"]]:
-        found.append([package, family, f"{given['domain']}:{name}"])
+        # An operator may be written out in several ways, each for some of its types.
+        once = not frame.f_globals["__name__"].endswith(".expansion")
+        found.append([package, family, f"{given['domain']}:{name}", once])
 
 sys.setprofile(watch)
 import onnxlet.graph.infer.registry, onnxlet.ops.registry, onnxlet_wasm.lowering.registry
@@ -53,10 +55,13 @@ def add(wheel: Path, python: Path) -> None:
         command = [str(python), "-P", "-c", f"import sys; sys.path.insert(0, {folder!r})\n{RECORD}"]
         registrations = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     names: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for package, family, word in registrations:
+    once: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for package, family, word, only in registrations:
         names[package][family].add(word)
-    for package, families in names.items():
-        words = [word for found in families.values() for word in found]
+        if only:
+            once[package].add((family, word))
+    for package in names:
+        words = [word for _, word in once[package]]
         if package != "onnxlet.ops" and len(words) > len(set(words)):  # an operator's versions may be in several
             twice = sorted({word for word in words if words.count(word) > 1})
             raise ValueError(f"{package}: two families register {', '.join(twice)}")

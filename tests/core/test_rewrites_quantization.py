@@ -264,3 +264,39 @@ def test_products_by_many_bytes_keep_them_and_what_follows():
     made = b.model(3, 256)
     assert operators(made) == ["DequantizeLinear", "FusedMatMul"]
     agree(made, 1e-4, x=normal(3, 256))
+
+
+@pytest.mark.parametrize("per_column", [False, True])
+def test_transposed_weights_lie_transposed(per_column):
+    b = Builder()
+    w = b.add("Transpose", b.weights(np.int8, 7, 20, axis=0 if per_column else None), perm=[1, 0])
+    b.rounded(b.add("MatMul", b.rounded("x"), w), 0.02, output="y")
+    made = b.model("n", 5, 20)
+    assert operators(made) == ["QuantizeLinear", "QLinearMatMul", "DequantizeLinear"]
+    agree(made, 0.02, x=normal(3, 5, 20))
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_weights_that_are_quantised_in_the_graph(per_channel):
+    b = Builder()
+    scale = RNG.uniform(0.01, 0.02, 6 if per_channel else ()).astype(np.float32)
+    zero = np.zeros(scale.shape, np.int8)
+    q = b.add("QuantizeLinear", normal(6, 4, 3, 3), scale, zero, axis=0)
+    w = b.add("DequantizeLinear", q, scale, zero, axis=0)
+    b.rounded(b.add("Conv", b.rounded("x"), w), output="y")
+    made = b.model("n", 4, 9, 8)
+    assert operators(made) == ["QuantizeLinear", "QLinearConv", "DequantizeLinear"]
+    agree(made, 0.05, x=normal(2, 4, 9, 8))
+
+
+@pytest.mark.parametrize("quantised_bias", [False, True])
+def test_a_bias_goes_into_a_product_that_stays_a_number(quantised_bias):
+    b = Builder()
+    product = b.add("MatMul", b.rounded("x"), b.weights(np.int8, 20, 7))
+    bias = b.constant(normal(7))
+    if quantised_bias:
+        bias = b.add("DequantizeLinear", integers(np.int16, 7).astype(np.int32), np.float32(1e-4))
+    b.add("Add", bias, product, output="y")
+    made = b.model("n", 5, 20)
+    assert operators(made) == ["QuantizeLinear", "MatMulIntegerToFloat"]
+    agree(made, 1e-4, x=normal(3, 5, 20))

@@ -282,9 +282,47 @@ def _same(editor: Editor, one: str, other: str) -> bool:
 
 
 def sink_dequantize(editor: Editor) -> int:
-    """Move the bytes instead of the numbers that they stand for, and quantise again nothing that has just been
-    dequantised with the same scale."""
-    return sum(_sink(editor, node) or _cancel(editor, node) for node in list(editor.nodes()))
+    """Move the bytes instead of the numbers that they stand for, quantise constants, and quantise again nothing that
+    has just been dequantised with the same scale."""
+    steps = (_quantize_constant, _transpose_weights, _sink, _cancel)
+    return sum(any(step(editor, node) for step in steps) for node in editor.nodes())
+
+
+def _quantize_constant(editor: Editor, q: Node) -> bool:
+    """Weights that are stored as numbers, to be quantised when the model is loaded."""
+    values = editor.constant(q.inputs[0]) if q.op_type == "QuantizeLinear" and q.inputs else None
+    if values is None or values.dtype != F32 or q.domain or not editor.private(q.outputs[0]):
+        return False
+    if not _constant_parameters(editor, q) or q.attributes.get("precision") or q.attributes.get("output_dtype"):
+        return False
+    scale = editor.constant(q.inputs[1])
+    zero = editor.constant(_zero(editor, q, BYTES[0]))
+    if scale is None or zero is None or zero.dtype not in BYTES:
+        return False
+    result = quantize(values.numpy(), scale.numpy(), zero.numpy(), q.attributes.get("axis", 1))
+    editor.replace([q], [])
+    editor.rename_reads(q.outputs[0], editor.add_constant(q.outputs[0], result))
+    return True
+
+
+def _transpose_weights(editor: Editor, move: Node) -> bool:
+    """Constant bytes whose numbers are transposed lie so from the beginning."""
+    if move.domain or move.op_type != "Transpose" or not editor.private(move.outputs[0]):
+        return False
+    maker = editor.producer.get(move.inputs[0])
+    if maker is None or not is_dequantize(editor, maker):
+        return False
+    data = editor.constant(maker.inputs[0])
+    if data is None or len(data.shape) < 2:
+        return False
+    order = move.attributes.get("perm") or list(range(len(data.shape)))[::-1]
+    axis = maker.attributes.get("axis", 1) % len(data.shape)
+    name = editor.add_constant(f"{maker.inputs[0]}_transposed", np.transpose(data.numpy(), order))
+    attributes = {**maker.attributes, "axis": list(order).index(axis)}
+    inputs = [name, *maker.inputs[1:]]
+    new = Node("DequantizeLinear", inputs, list(move.outputs), attributes, maker.domain, maker.version, maker.label)
+    editor.replace([move], [new])
+    return True
 
 
 def _sink(editor: Editor, move: Node) -> bool:
@@ -389,7 +427,33 @@ def _sink_gather(editor: Editor, gather: Node) -> bool:
 def fuse_dynamic_quantized(editor: Editor) -> int:
     """MatMulInteger, Cast to float32, Mul by the product of both scales, and Add of a bias become
     MatMulIntegerToFloat."""
-    return sum(_fuse_dynamic(editor, node) for node in editor.nodes("MatMulInteger"))
+    changes = sum(_fuse_dynamic(editor, node) for node in editor.nodes("MatMulInteger"))
+    products = [n for n in editor.nodes() if n.domain == MICROSOFT and n.op_type == "MatMulIntegerToFloat"]
+    return changes + sum(_add_bias(editor, node) for node in products)
+
+
+def _bias_after(editor: Editor, value: str, columns: object) -> tuple[Node, str] | None:
+    """The Add of a constant vector to a private value, and the vector's name."""
+    add = editor.sole_user(value)
+    if add is None or add.domain or add.op_type != "Add" or add.version < 7 or add.inputs[0] == add.inputs[1]:
+        return None
+    bias = add.inputs[1] if add.inputs[0] == value else add.inputs[0]
+    tensor = editor.constant(bias)
+    return None if tensor is None or tensor.shape != (columns,) or tensor.dtype != F32 else (add, bias)
+
+
+def _add_bias(editor: Editor, product: Node) -> bool:
+    shape = editor.shape(product.inputs[1])
+    if len(product.inputs) > 6 or shape is None or editor.dtype(product.inputs[2]) != F32:
+        return False
+    found = _bias_after(editor, product.outputs[0], shape[-1])
+    if found is None:
+        return False
+    add, bias = found
+    inputs = [*[*product.inputs, "", ""][:6], bias]
+    new = Node(product.op_type, inputs, add.outputs, {}, MICROSOFT, 1, product.label)
+    editor.replace([product, add], [new])
+    return True
 
 
 def _fuse_dynamic(editor: Editor, product: Node) -> bool:
@@ -418,12 +482,10 @@ def _fuse_dynamic(editor: Editor, product: Node) -> bool:
         return False
     used, result = [product, cast, scaled], scaled
     inputs = [*product.inputs[:2], a_scale, b_scale, *zeros]
-    add = editor.sole_user(scaled.outputs[0])
-    if add is not None and not add.domain and add.op_type == "Add" and add.version >= 7:
-        bias = add.inputs[1] if add.inputs[0] == scaled.outputs[0] else add.inputs[0]
-        tensor = editor.constant(bias)
-        if tensor is not None and tensor.shape == (columns,) and tensor.dtype == F32:
-            inputs.append(bias)
-            used, result = [*used, add], add
+    found = _bias_after(editor, scaled.outputs[0], columns)
+    if found is not None:
+        result = found[0]
+        used.append(result)
+        inputs.append(found[1])
     editor.replace(used, [Node("MatMulIntegerToFloat", inputs, result.outputs, {}, MICROSOFT, 1, product.label)])
     return True

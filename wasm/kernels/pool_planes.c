@@ -5,31 +5,44 @@
 #include "pool.h"
 #include "vecmath.h"
 
-// `total` with v: their sum, or the larger. Lanes in which a maximum met NaN are remembered in `unordered`.
-INLINE vf join(int maximum, vf total, vf v, vi *unordered) {
-    if (!maximum) return total + v;
-    *unordered |= v != v;
+// How values are joined. LARGEST passes NaN over; where there is one, all is done again by LARGEST_OR_NAN.
+enum { SUM, LARGEST, LARGEST_OR_NAN };
+
+// `total` with v. Lanes in which LARGEST_OR_NAN met NaN are remembered in `unordered`.
+INLINE vf join(int how, vf total, vf v, vi *unordered) {
+    if (how == SUM) return total + v;
+    if (how == LARGEST_OR_NAN) *unordered |= v != v;
     return vlarger(v, total);
 }
 // All bits set are a NaN.
 INLINE vf joined(vf total, vi unordered) { return (vf)((vi)total | unordered); }
-INLINE vf nothing(int maximum) { return vconst(maximum ? -INFINITY_F32 : 0.0f); }
+INLINE vf nothing(int how) { return vconst(how == SUM ? 0.0f : -INFINITY_F32); }
 
-// line[j] = the rows x, x + down, ... joined, for j < w.
-INLINE void join_rows(int maximum, word rows, const float *x, word down, float *line, word w) {
-    for (word j = 0; j < w;) {
-        const word lanes = min_word(LANES, w - j);
-        const float *from = x + j;
-        vf total = nothing(maximum);
-        vi unordered = (vi)0;
-        for (word r = 0; r < rows; r++, from += down)
-            total = join(maximum, total, lanes == LANES ? vload(from) : vload_part(from, lanes), &unordered);
-        total = joined(total, unordered);
-        if (lanes == LANES) vstore(line + j, total);
-        else vstore_part(line + j, total, lanes);
-        // The last vector overlaps the one before.
-        j = j + LANES < w && w >= LANES ? min_word(j + LANES, w - LANES) : w;
+// `lanes` values at `from`, at `from` + down, ... joined; with LARGEST their sum is added to `seen`.
+INLINE vf join_column(int how, ptrdiff_t rows, const float *from, ptrdiff_t down, ptrdiff_t lanes, vf *seen) {
+    vf total = nothing(how), sum = (vf)0.0f;
+    vi unordered = (vi)0;
+    for (ptrdiff_t r = 0; r < rows; r++, from += down) {
+        const vf v = lanes == LANES ? vload(from) : vload_part(from, lanes);
+        total = join(how, total, v, &unordered);
+        sum += v;
     }
+    if (how == LARGEST) *seen += sum;
+    return how == LARGEST_OR_NAN ? joined(total, unordered) : total;
+}
+
+// line[j] = the rows x, x + down, ... joined, for j < w. Returns NaN if a row has one (or infinities of both signs).
+INLINE float join_rows(int how, ptrdiff_t rows, const float *x, ptrdiff_t down, float *line, ptrdiff_t w) {
+    vf seen = (vf)0.0f;
+    if (w < LANES) {
+        vstore_part(line, join_column(how, rows, x, down, w, &seen), w);
+        return vsum(seen);
+    }
+    ptrdiff_t j = 0;
+    for (; j + LANES <= w; j += LANES) vstore(line + j, join_column(how, rows, x + j, down, LANES, &seen));
+    j = w - LANES;  // the last vector overlaps the one before
+    if (w % LANES) vstore(line + j, join_column(how, rows, x + j, down, LANES, &seen));
+    return vsum(seen);
 }
 
 // LANES elements, `step` apart. With a step of 2 one more is read.
@@ -48,18 +61,24 @@ INLINE vf every(const float *line, word step) {
     return v;
 }
 
-// y[o] = the taps of window o joined, divided by rows * counts[o] where it is a mean.
-INLINE void join_taps(int maximum, word taps, word step, const float *line, word dilation, word rows,
-                      const float *counts, float *y, word ow) {
-    for (word o = 0; o < ow; o += LANES) {
-        const float *from = line + o * step;
-        vf total = nothing(maximum);
-        vi unordered = (vi)0;
-        for (word s = 0; s < taps; s++, from += dilation) total = join(maximum, total, every(from, step), &unordered);
-        total = maximum ? joined(total, unordered) : total / ((float)rows * vload(counts + o));
-        if (o + LANES <= ow) vstore(y + o, total);
-        else vstore_part(y + o, total, ow - o);
-    }
+// The taps of LANES windows, the first of which begins at `from`, joined, and divided by rows * counts where it is a mean.
+INLINE vf join_windows(int how, ptrdiff_t taps, word step, const float *from, ptrdiff_t dilation, word rows,
+                       const float *counts) {
+    vf total = nothing(how);
+    vi unordered = (vi)0;
+    for (ptrdiff_t s = 0; s < taps; s++, from += dilation) total = join(how, total, every(from, step), &unordered);
+    if (how == SUM) total /= (float)rows * vload(counts);
+    return how == LARGEST_OR_NAN ? joined(total, unordered) : total;
+}
+
+// y[o] = window o of the line, for o < ow.
+INLINE void join_taps(int how, ptrdiff_t taps, word step, const float *line, ptrdiff_t dilation, word rows,
+                      const float *counts, float *y, ptrdiff_t ow) {
+    const ptrdiff_t stride = (ptrdiff_t)step;
+    ptrdiff_t o = 0;
+    for (; o + LANES <= ow; o += LANES, line += LANES * stride)
+        vstore(y + o, join_windows(how, taps, step, line, dilation, rows, counts + o));
+    if (o < ow) vstore_part(y + o, join_windows(how, taps, step, line, dilation, rows, counts + o), ow - o);
 }
 
 // The maximum, or the mean as in `pool_average`, of each window of [planes][h][w]; y is [planes][oh][ow]. Unit: a row
@@ -68,17 +87,23 @@ INLINE void join_taps(int maximum, word taps, word step, const float *line, word
 KERNEL_ARGUMENTS(pool_planes, x, y, planes, h, w, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left, pad_bottom,
                  pad_right, dilation_h, dilation_w, include_pad, maximum)
 
-INLINE void pool_rows(const pool_planes_args *a, int maximum, word step, word begin, word end, char *scratch) {
+// A row of output in which there is NaN.
+static NOINLINE void pool_nan(const pool_planes_args *a, const float *x, word rows, float *line, float *y) {
+    join_rows(LARGEST_OR_NAN, rows, x, a->dilation_h * a->w, line + a->pad_left, a->w);
+    join_taps(LARGEST_OR_NAN, a->kw, a->stride_w, line, a->dilation_w, 0, 0, y, a->ow);
+}
+
+INLINE void pool_rows(const pool_planes_args *a, int how, word step, word begin, word end, char *scratch) {
     const word ow = div_up(a->ow, 8) * 8, down = a->dilation_h * a->w;
     const word size = max_word(a->pad_left + a->w, ow * a->stride_w + (a->kw - 1) * a->dilation_w + 2);
     float *counts = (float *)scratch, *line = counts + ow, *y = F32(a->y) + begin * a->ow;
-    for (word o = 0; o < ow && !maximum; o++) {
+    for (word o = 0; o < ow && how == SUM; o++) {
         const word left = o * step - a->pad_left;
         const Range wide = a->include_pad ? inside(o * step, a->kw, a->dilation_w, a->pad_left + a->w + a->pad_right)
                                           : inside(left, a->kw, a->dilation_w, a->w);
         counts[o] = (float)(wide.to - wide.from);
     }
-    for (word i = 0; i < size; i++) line[i] = nothing(maximum)[0];
+    for (word i = 0; i < size; i++) line[i] = nothing(how)[0];
     for (word u = begin; u < end; u++, y += a->ow) {
         const word top = u % a->oh * a->stride_h - a->pad_top;
         const Range inner = inside(top, a->kh, a->dilation_h, a->h);
@@ -86,23 +111,25 @@ INLINE void pool_rows(const pool_planes_args *a, int maximum, word step, word be
         const word rows = inner.to - inner.from, counted = a->include_pad ? tall.to - tall.from : rows;
         const float *x = F32(a->x) + (u / a->oh * a->h + top + inner.from * a->dilation_h) * a->w;
         float *middle = line + a->pad_left;
-        if (rows == 3) join_rows(maximum, 3, x, down, middle, a->w);
-        else if (rows == 2) join_rows(maximum, 2, x, down, middle, a->w);
-        else join_rows(maximum, rows, x, down, middle, a->w);
-        if (a->kw == 3) join_taps(maximum, 3, step, line, a->dilation_w, counted, counts, y, a->ow);
-        else if (a->kw == 2) join_taps(maximum, 2, step, line, a->dilation_w, counted, counts, y, a->ow);
-        else join_taps(maximum, a->kw, step, line, a->dilation_w, counted, counts, y, a->ow);
+        float seen;
+        if (rows == 3) seen = join_rows(how, 3, x, down, middle, a->w);
+        else if (rows == 2) seen = join_rows(how, 2, x, down, middle, a->w);
+        else seen = join_rows(how, rows, x, down, middle, a->w);
+        if (seen != seen) pool_nan(a, x, rows, line, y);
+        else if (a->kw == 3) join_taps(how, 3, step, line, a->dilation_w, counted, counts, y, a->ow);
+        else if (a->kw == 2) join_taps(how, 2, step, line, a->dilation_w, counted, counts, y, a->ow);
+        else join_taps(how, a->kw, step, line, a->dilation_w, counted, counts, y, a->ow);
     }
 }
 
 KERNEL_BODY(pool_planes) {
     if (a->maximum) {
-        if (a->stride_w == 1) pool_rows(a, 1, 1, begin, end, scratch);
-        else if (a->stride_w == 2) pool_rows(a, 1, 2, begin, end, scratch);
-        else pool_rows(a, 1, a->stride_w, begin, end, scratch);
+        if (a->stride_w == 1) pool_rows(a, LARGEST, 1, begin, end, scratch);
+        else if (a->stride_w == 2) pool_rows(a, LARGEST, 2, begin, end, scratch);
+        else pool_rows(a, LARGEST, a->stride_w, begin, end, scratch);
     } else {
-        if (a->stride_w == 1) pool_rows(a, 0, 1, begin, end, scratch);
-        else if (a->stride_w == 2) pool_rows(a, 0, 2, begin, end, scratch);
-        else pool_rows(a, 0, a->stride_w, begin, end, scratch);
+        if (a->stride_w == 1) pool_rows(a, SUM, 1, begin, end, scratch);
+        else if (a->stride_w == 2) pool_rows(a, SUM, 2, begin, end, scratch);
+        else pool_rows(a, SUM, a->stride_w, begin, end, scratch);
     }
 }

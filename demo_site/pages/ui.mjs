@@ -3,8 +3,7 @@
 export const $ = (selector) => document.querySelector(selector);
 
 const STAGES = {
-  pyodide: 'Starting Python',
-  packages: 'Loading NumPy and onnxlet',
+  pyodide: 'Loading Python, NumPy and onnxlet',
   ready: 'Python is ready',
   download: 'Downloading the model',
   cache: 'Reading the model from the cache',

@@ -86,7 +86,7 @@ def test_a_model_from_an_address(chromium: Chromium, isolated: bool) -> None:
     assert given["type"] == "float32"
     np.testing.assert_allclose(given["data"], expected.ravel(), atol=1e-4 * np.abs(expected).max())
     assert given["kept"]
-    assert {"pyodide", "packages", "download"} <= set(given["stages"])
+    assert {"pyodide", "ready", "download"} <= set(given["stages"])
     assert given["names"] == [[name], [output]]
     assert given["metadata"][0]["type"] == "tensor(float)"
     assert given["calls"] == 1

@@ -13,22 +13,24 @@ async function places({ pyodide, wheel }) {
 }
 
 /**
- * Load Pyodide, NumPy and onnxlet.
+ * Load Pyodide, NumPy and onnxlet, all at once: NumPy and onnxlet arrive while Python starts.
  *
  * @param {{pyodide?: string|null, wheel?: string|null}} told addresses of Pyodide's folder and of onnxlet's wheel
- * @param {(stage: 'pyodide'|'packages'|'ready') => void} tell called when a stage begins
+ * @param {(stage: 'pyodide'|'ready') => void} tell called when a stage begins
  * @returns {Promise<object>} the Pyodide interpreter
  */
 export async function boot(told = {}, tell = () => {}) {
   tell('pyodide');
   const { pyodide: folder, wheel } = await places(told);
-  const { loadPyodide } = await import(new URL('pyodide.mjs', folder).href);
-  const python = await loadPyodide({ indexURL: folder });
-  tell('packages');
-  const silent = { messageCallback() {}, errorCallback() {} };
-  await python.loadPackage('numpy', silent);
-  if ('onnxlet' in (python.lockfile?.packages ?? {})) await python.loadPackage('onnxlet', silent);
-  else await python.loadPackage(wheel, silent);
+  const [{ loadPyodide }, lock] = await Promise.all([
+    import(new URL('pyodide.mjs', folder).href),
+    fetch(new URL('pyodide-lock.json', folder)).then((answer) => answer.json()),
+  ]);
+  const packages = ['numpy', 'onnxlet' in lock.packages ? 'onnxlet' : wheel];
+  const python = await loadPyodide({ indexURL: folder, packageBaseUrl: folder, lockFileContents: lock, packages });
+  for (const name of ['numpy', 'onnxlet']) {
+    if (!(name in python.loadedPackages)) throw new Error(`${name} could not be loaded: the console says why`);
+  }
   tell('ready');
   return python;
 }

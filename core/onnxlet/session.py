@@ -18,6 +18,7 @@ from .errors import FeedError, MissingOperatorsError, ModelError, ProviderError,
 from .execution.executor import GraphExecutor, Run, drive, drive_async
 from .execution.numpy_steps import check_signature
 from .execution.recovery import recovering
+from .execution.warming import Warming, warming
 from .explain import Explanation, count_calls, stage_rows
 from .feeds import check_feeds
 from .graph.ir import Graph, Model, TensorType, Type
@@ -180,6 +181,22 @@ class InferenceSession:
         feeds, outputs = self._prepare(output_names, input_feed)
         async with self._async_turn():
             return _own(await drive_async(self._recovering(feeds, outputs)), feeds)
+
+    def warmup(self, inputs: Mapping[str, Any] | None = None, *, progress: Warming | None = None) -> None:
+        """Get ready for inputs like these, so that the first run is as fast as any: make the plan, bring the weights
+        where they are computed with, compile a GPU's shaders.
+
+        `inputs` maps names to shapes, or to arrays where values tell shapes too (the target of a Reshape); what is not
+        there has its declared shape. `progress` is called with the name of a shader and how many of how many are done.
+        Raises `FeedError` where a shape is not known.
+        """
+        with self._thread_lock:
+            drive(warming(self._executor, self._providers, inputs or {}, progress))
+
+    async def warmup_async(self, inputs: Mapping[str, Any] | None = None, *, progress: Warming | None = None) -> None:
+        """Like `warmup`, but waits for a device without blocking."""
+        async with self._async_turn():
+            await drive_async(warming(self._executor, self._providers, inputs or {}, progress))
 
     def _recovering(self, feeds: Mapping[str, Any], outputs: Sequence[str]) -> Run:
         def executors() -> list[GraphExecutor]:

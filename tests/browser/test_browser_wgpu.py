@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -305,6 +307,38 @@ def test_names_are_those_of_wgpu(pyodide_worker: PyodideHost):
         theirs = inspect.signature(original).parameters
         for parameter in found[name]:
             assert parameter in (*theirs, "options", "reusable"), f"{name}({parameter}) is not wgpu's"
+
+
+def test_wgpus_own_compute_utilities_run_unchanged(host: PyodideHost):
+    """Its text, from the package that is installed here, on a `wgpu` that is ours."""
+    text = Path(str(importlib.util.find_spec("wgpu.utils.compute").origin))  # type: ignore[union-attr]
+    code = """
+    import array, sys, types
+    sys.modules["wgpu"] = wgpu
+    sys.modules["wgpu.utils"] = wgpu.utils
+    compute = types.ModuleType("wgpu.utils.compute")
+    exec(bytes(text).decode(), compute.__dict__)
+    shader = '''
+    override factor: f32 = 2.0;
+    @group(0) @binding(0) var<storage, read> x: array<f32>;
+    @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+    @group(0) @binding(2) var<storage, read_write> z: array<i32>;
+    @compute @workgroup_size(1)
+    fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+        y[id.x] = factor * x[id.x];
+        z[id.x] = i32(id.x);
+    }
+    '''
+    x = array.array("f", range(12))
+    plain = compute.compute_with_buffers({0: x}, {1: (3, 4, "f"), 2: (12, "i")}, shader, n=12)
+    scaled = compute.compute_with_buffers({0: x}, {1: "12xf", 2: 48}, shader, {"factor": 5.0}, (12, 1, 1))
+    [plain[1].tolist(), plain[2].tolist(), scaled[1].tolist(), scaled[2].nbytes]
+    """
+    doubled, numbers, scaled, nbytes = host.run_python(SETUP + dedent(code), text=text)
+    assert doubled == [[2.0 * (4 * i + j) for j in range(4)] for i in range(3)]
+    assert numbers == list(range(12))
+    assert scaled == [5.0 * i for i in range(12)]
+    assert nbytes == 48
 
 
 WITHOUT_JSPI = "delete WebAssembly.Suspending; delete WebAssembly.promising;"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -165,7 +166,40 @@ await executable.run([np.ones(5, np.float32)])
     )
     with pytest.raises(SnippetError, match="was lost") as caught:
         pyodide_worker.run_python(code, **SOURCES)
-    assert caught.value.types[0] == "ProviderError"
+    assert caught.value.types[0] == "DeviceLostError"
+
+
+def test_a_session_goes_on_after_a_loss(pyodide_worker: PyodideHost):
+    """The device is destroyed in the middle of a run: a new one is made, and the caller is told."""
+    code = """
+    import warnings
+    import numpy as np
+    import onnxlet
+    session = await onnxlet.InferenceSession.create(bytes(model), providers=["webgpu"])
+    first = (await session.run_async(None, {"in0": given}))[0]
+    (provider,) = (p for p in session._providers if p.name == "WebGpuExecutionProvider")
+    run = provider.device.run
+    async def destroyed(*arguments):
+        provider.device.handle.destroy()
+        return await run(*arguments)
+    provider.device.run = destroyed
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        second = (await session.run_async(None, {"in0": given}))[0]
+    third = (await session.run_async(None, {"in0": given}))[0]
+    rows = {row.provider for row in session.explain().rows}
+    session.close()
+    [first, second, third, [str(w.message) for w in told], sorted(rows)]
+    """
+    folder = model_folder("torch_mobilenetv2_ts")
+    data = np.load(folder / "data.npz")
+    first, second, third, told, rows = pyodide_worker.run_python(
+        dedent(code), model=folder / "model.onnx", given=data["in:in0"], timeout=600
+    )
+    np.testing.assert_array_equal(second, first)
+    np.testing.assert_array_equal(third, first)
+    assert any("was lost" in text and "has a new device" in text for text in told)
+    assert "WebGpuExecutionProvider" in rows
 
 
 def test_a_bad_shader_is_named_with_its_line(pyodide_worker: PyodideHost):

@@ -8,7 +8,7 @@ never suspends, and `finish` runs it to its end.
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +96,8 @@ class Device:
         self.adapter_info = dict(adapter.info)
         self.lost: str | None = None
         self.closed = False
+        self.progress: Callable[[str, int, int], None] | None = None
+        """Is told what has been compiled: a shader's title, how many are done, and of how many."""
         usage = module.BufferUsage
         self.storage = int(usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
         self.staging = int(usage.MAP_READ | usage.COPY_DST)
@@ -209,9 +211,14 @@ class Device:
         self._pipelines[text] = made
         return made
 
-    async def ready(self, pipelines: Iterable[Pipeline]) -> None:
+    def tell(self, text: str, done: int, total: int) -> None:
+        """Tell who has asked for it that a shader is compiled."""
+        if self.progress is not None:
+            self.progress(_title(text), done, total)
+
+    async def ready(self, pipelines: Sequence[Pipeline]) -> None:
         """Wait until pipelines are compiled. Raises `ProviderError` with the shader's line where one is not valid."""
-        for pipeline in pipelines:
+        for number, pipeline in enumerate(pipelines, 1):
             if pipeline.pending is None:
                 continue
             try:
@@ -221,6 +228,7 @@ class Device:
                 self.check()
                 raise _shader_error(pipeline.text, error) from error
             pipeline.pending = None
+            self.tell(pipeline.text, number, len(pipelines))
 
     def _layout(self, bindings: int) -> tuple[Any, Any]:
         if bindings not in self._layouts:
@@ -304,9 +312,13 @@ class Device:
         self.closed = True
 
 
+def _title(text: str) -> str:
+    """The first line of a shader, which says what it computes."""
+    return text.split("\n", 1)[0].removeprefix("// ")
+
+
 def _shader_error(text: str, error: Exception) -> ProviderError:
-    title = text.split("\n", 1)[0].removeprefix("// ")
-    return ProviderError(f"the shader of {title} was refused by the GPU's compiler: {error}")
+    return ProviderError(f"the shader of {_title(text)} was refused by the GPU's compiler: {error}")
 
 
 def _target(adapter: Any, handle: Any, forced: Mapping[str, Any]) -> Target:

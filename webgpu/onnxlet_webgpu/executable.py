@@ -46,10 +46,12 @@ class GpuExecutable:
         self.kernels = fuse(kernels, set(self.roots.values()), device.target.max_bindings)
         self.bindings: list[list[Binding]] = []
         self.pipelines: list[Pipeline] = []
-        for kernel in self.kernels:
+        for number, kernel in enumerate(self.kernels, 1):
             text, bindings = kernel.assemble()
             self.bindings.append(bindings)
             self.pipelines.append(device.pipeline(text, len(bindings)))
+            if self.pipelines[-1].pending is None:
+                device.tell(text, number, len(self.kernels))
         self.resident = [name for name in self.roots if name in segment.resident]
         self.used_inputs = self._used_inputs()
         self.buffers: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,15 @@ class WebGpuProvider:
         self.pool = Pool(device)
         self.arena = Arena(self.pool)
         self.weights = Weights(device)
+
+    @property
+    def progress(self) -> Callable[[str, int, int], None] | None:
+        """Is told of every shader that is compiled: what it computes, how many are done, and of how many."""
+        return self.device.progress
+
+    @progress.setter
+    def progress(self, listener: Callable[[str, int, int], None] | None) -> None:
+        self.device.progress = listener
 
     @property
     def is_lost(self) -> bool:

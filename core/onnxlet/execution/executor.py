@@ -88,7 +88,7 @@ class GraphExecutor:
         """Compute `outputs` (default: the graph's) from values by name. Returns a list; yields to wait."""
         wanted = list(self.graph.outputs if outputs is None else outputs)
         values = dict(feeds)
-        fixed = self._fixed(values) if self.telling else {}
+        fixed = self.fixed(values) if self.telling else {}
         key = tuple([(name, key_of(v)) for name, v in values.items()])
         if fixed:
             key = *key, *[value.tobytes() for value in fixed.values()]
@@ -133,7 +133,7 @@ class GraphExecutor:
             self.plans.add(key, stage)
         return stage
 
-    def _fixed(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def fixed(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The fed values that this run's plan takes for constants."""
         fixed = told(self.telling, values)
         these = tuple([value.tobytes() for value in fixed.values()])

@@ -16,6 +16,7 @@ and `queue.read_buffer_async` reads a buffer without blocking.
 
 from __future__ import annotations
 
+from . import utils
 from .encoder import GPUCommandBuffer, GPUCommandEncoder, GPUComputePassEncoder
 from .errors import (
     GPUCompilationInfo,
@@ -27,7 +28,7 @@ from .errors import (
     GPUPipelineError,
     GPUValidationError,
 )
-from .flags import BufferUsage, MapMode, ShaderStage
+from .flags import BufferBindingType, BufferUsage, MapMode, ShaderStage
 from .gpu import GPU, gpu
 from .objects import (
     GPUAdapter,
@@ -44,9 +45,10 @@ from .objects import (
 from .promise import GPUPromise
 
 __all__ = [
-    "GPU", "BufferUsage", "GPUAdapter", "GPUAdapterInfo", "GPUBindGroup", "GPUBindGroupLayout", "GPUBuffer",
+    "GPU", "BufferBindingType", "BufferUsage", "GPUAdapter", "GPUAdapterInfo", "GPUBindGroup", "GPUBindGroupLayout",
+    "GPUBuffer",
     "GPUCommandBuffer", "GPUCommandEncoder", "GPUCompilationInfo", "GPUCompilationMessage", "GPUComputePassEncoder",
     "GPUComputePipeline", "GPUDevice", "GPUDeviceLostInfo", "GPUError", "GPUInternalError", "GPUOutOfMemoryError",
     "GPUPipelineError", "GPUPipelineLayout", "GPUPromise", "GPUQueue", "GPUShaderModule", "GPUValidationError",
-    "MapMode", "ShaderStage", "gpu",
+    "MapMode", "ShaderStage", "gpu", "utils",
 ]  # fmt: skip

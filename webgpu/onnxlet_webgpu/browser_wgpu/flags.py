@@ -27,6 +27,14 @@ class ShaderStage:
     COMPUTE = 0x4
 
 
+class BufferBindingType:
+    """What a shader may do with a buffer, by wgpu's names for WebGPU's words."""
+
+    uniform = "uniform"
+    storage = "storage"
+    read_only_storage = "read-only-storage"
+
+
 def bits(flag: type, value: int | str) -> int:
     """A flag's bits, from a number or, as wgpu allows, from names such as ``"STORAGE|COPY_SRC"``.
 

@@ -1,12 +1,10 @@
 // Means or maxima of samples of regions of images. NumPy twin: onnxlet/ops, RoiAlign.
 //
 // x is [images][channels][h][w], `rois` [regions][4] as x1, y1, x2, y2, y is [regions][channels][oh][ow], float32; `batch`
-// (int64) says to which image a region belongs: one outside of them sets the int64 at `error` to 1 + its number, and its
-// part of y is left. `samples` is how many there are per output along each axis, 0 for as many as the region has
-// elements. Unit: one channel of a region.
+// (int64) says to which image a region belongs: one outside of them sets the int64 at `error` to 1 + its number, one of
+// more than 2^24 samples that at `limit`, and its part of y is left. `samples` is how many there are per output along
+// each axis, 0 for as many as the region has elements. Unit: one channel of a region.
 #include "vecmath.h"
-
-#define MOST_SAMPLES 4096.0f // per output along an axis: a region that would take more is an error too
 
 typedef struct {
     word low, high;
@@ -25,7 +23,7 @@ static Between between(float at, word size) {
     return b;
 }
 
-KERNEL(roi_align, x, rois, batch, y, images, channels, h, w, oh, ow, samples, scale, half_pixel, maximum, error) {
+KERNEL(roi_align, x, rois, batch, y, images, channels, h, w, oh, ow, samples, scale, half_pixel, maximum, error, limit) {
     const float scale = as_f32(a->scale), shift = a->half_pixel ? 0.5f : 0.0f;
     for (word u = begin; u < end; u++) {
         const word region = u / a->channels, image = PTR(const int64_t, a->batch)[region];
@@ -40,8 +38,8 @@ KERNEL(roi_align, x, rois, batch, y, images, channels, h, w, oh, ow, samples, sc
         if (!a->half_pixel) width = f32_max(width, 1.0f), height = f32_max(height, 1.0f);
         const float tall = a->samples ? (float)a->samples : vceil(vsplat(height / (float)a->oh))[0];
         const float wide = a->samples ? (float)a->samples : vceil(vsplat(width / (float)a->ow))[0];
-        if (tall > MOST_SAMPLES || wide > MOST_SAMPLES) {
-            *PTR(word, a->error) = 1 + region;
+        if ((double)tall * (double)a->oh * (double)wide * (double)a->ow > 16777216.0) {
+            *PTR(word, a->limit) = 1 + region;
             continue;
         }
         const word rows = tall >= 1.0f ? (word)tall : 0, columns = wide >= 1.0f ? (word)wide : 0;

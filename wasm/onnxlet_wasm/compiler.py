@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onnxlet.errors import NodeError, OnnxletError
 from onnxlet.execution.numpy_steps import fold
 from onnxlet.graph.ir import TensorType
 from onnxlet.model.tensors import Tensor
@@ -80,6 +81,17 @@ class Operation(NamedTuple):
     label: str
 
 
+OUT_OF_BOUNDS = "its index number {} is out of bounds"
+
+
+class Flagged(NamedTuple):
+    """What is raised where a kernel flagged something of a node: `says` has a place for the number."""
+
+    label: str
+    error: type[OnnxletError]
+    says: str
+
+
 @dataclass(slots=True)
 class Slot:
     """Where an input or output of the program lies."""
@@ -103,7 +115,7 @@ class Compiler:
         self.operations: list[Operation] = []
         self.buffers: list[Buffer] = []
         self.owned: list[int] = []
-        self.flagged: list[str] = []
+        self.flagged: list[Flagged] = []
         self.flags_buffer = Buffer(0)
         self.places: dict[str, dict[str, Place]] = {}
         self.words_buffer = Buffer(0)
@@ -222,9 +234,10 @@ class Compiler:
         raw = array.tobytes()
         return self.words(np.frombuffer(raw + bytes(-len(raw) % 8), np.int64).tolist())
 
-    def error_flag(self) -> Ref:
-        """The place of a 64-bit word that kernels set to 1 + the number of an index that is out of bounds."""
-        self.flagged.append(self.step.node.label)
+    def error_flag(self, error: type[OnnxletError] = NodeError, says: str = OUT_OF_BOUNDS) -> Ref:
+        """The place of a 64-bit word that kernels set to 1 + the number of what is wrong: of an index that is out of
+        bounds, unless told otherwise."""
+        self.flagged.append(Flagged(self.step.node.label, error, says))
         return Ref(self.flags_buffer, 8 * len(self.flagged) - 8)
 
     def computed(self, key: Hashable, compute: Callable[[], np.ndarray], *names: str) -> int:

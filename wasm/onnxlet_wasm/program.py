@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 from numpy import empty
 
-from onnxlet.errors import NodeError, SessionClosedError
+from onnxlet.errors import SessionClosedError
 from onnxlet.graph.ir import TensorType
 from onnxlet.ops.common import to_float32
 from onnxlet.providers.base import Segment
@@ -239,7 +239,8 @@ class Program:
         if flags.tobytes().strip(b"\0"):  # several times faster than any()
             self._memory.engine.zero(self._flags.address, flags.nbytes)
             first = int(np.flatnonzero(flags)[0])
-            raise NodeError(f"Node {self._flagged[first]!r}: its index number {flags[first] - 1} is out of bounds.")
+            flagged = self._flagged[first]
+            raise flagged.error(f"Node {flagged.label!r}: {flagged.says.format(flags[first] - 1)}.")
 
     def close(self) -> None:
         """Free the tape, the tables and the values that stayed in memory. The weights stay with the session."""

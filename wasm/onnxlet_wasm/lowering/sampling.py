@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from onnxlet.errors import LimitError
+from onnxlet.ops.detection import MAX_SAMPLES
 from onnxlet.providers.base import Step
 
 from ..compiler import Compiler
@@ -39,10 +41,6 @@ def grid_sample(step: Step) -> Emit:
     return emit
 
 
-MOST_SAMPLES = 1 << 12
-"""Samples along an axis of one output above which NumPy is asked, which has a limit."""
-
-
 @lower("RoiAlign")
 def roi_align(step: Step) -> Emit:
     need_float32(step, 0, 1)
@@ -54,7 +52,7 @@ def roi_align(step: Step) -> Emit:
     ) == "half_pixel"  # fmt: skip
     rows, columns = output_shape(step)[2:]
     samples = int(step.attribute("sampling_ratio", 0))
-    if mode not in ("avg", "max") or not height * width or not 0 <= samples * max(rows, columns) <= MOST_SAMPLES:
+    if mode not in ("avg", "max") or not height * width or samples < 0 or samples**2 * rows * columns > MAX_SAMPLES:
         raise Refused("this way to sample has no kernel")
 
     def emit(c: Compiler) -> None:
@@ -64,6 +62,7 @@ def roi_align(step: Step) -> Emit:
             batch=c.input(2), y=c.output(), images=images, channels=channels, h=height, w=width, oh=rows, ow=columns,
             samples=samples, scale=f32(step.attribute("spatial_scale", 1.0)), half_pixel=int(half_pixel),
             maximum=int(mode == "max"), error=c.error_flag(),
+            limit=c.error_flag(LimitError, f"region {{}} takes more than {MAX_SAMPLES:,} samples"),
         )  # fmt: skip
 
     return emit

@@ -54,7 +54,9 @@ def repeat(asked, expected, raised):
         outputs = keywords.get("outputs", 1)
         pairs = [(expected, given)] if outputs == 1 else zip(expected, given, strict=True)
         for want, got in pairs:
-            suite.compare(want, got, 1e-4, 1e-6, f"{operator} {opset}", values=not drawn)
+            # A sum in another order may round to the next number.
+            rtol = 1e-3 if getattr(want, "dtype", None) == "float16" else 1e-4
+            suite.compare(want, got, rtol, 1e-6, f"{operator} {opset}", values=not drawn)
     except AssertionError as error:
         return " ".join(str(error).split())[:300]
 

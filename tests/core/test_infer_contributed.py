@@ -106,6 +106,16 @@ CASES: list[tuple[str, dict[str, Any], list[Any]]] = [
     ("Attention", HEADS, [f(2, 3, 8), f(8, 24), f(24)]),
     ("Attention", {**HEADS, "unidirectional": 1}, [f(2, 3, 8), f(8, 24), f(24), None, f(2, 2, 2, 5, 4)]),
     ("Attention", {**HEADS, "qkv_hidden_sizes": [8, 8, 6]}, [f(2, 3, 8), f(8, 22), f(22)]),
+    (
+        "Attention",
+        {**HEADS, "past_present_share_buffer": 1},
+        [f(2, 3, 8), f(8, 24), f(24), None, f(2, 2, 2, 9, 4), None, i32(4).reshape(1)],
+    ),
+    (
+        "MultiHeadAttention",
+        HEADS,
+        [*[f(2, 3, 8)] * 3, None, None, None, f(2, 2, 9, 4), f(2, 2, 9, 4), i32(4).reshape(1)],
+    ),
     ("QAttention", HEADS, [u(2, 3, 8), u(8, 24), f(24), ONE, ONE]),
     ("MultiHeadAttention", HEADS, [f(2, 3, 8), f(2, 5, 8), f(2, 5, 6)]),
     ("MultiHeadAttention", HEADS, [f(2, 3, 2, 3, 4)]),

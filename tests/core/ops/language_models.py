@@ -85,6 +85,49 @@ def gpt(seed: int = 0) -> onnx.GraphProto:
     )
 
 
+def gpt_with_buffers(seed: int = 0, whence: bool = False) -> tuple[onnx.GraphProto, onnx.GraphProto]:
+    """A decoder whose attention grows its cache, and the same over a buffer (2, batch, heads, longest, size).
+
+    The second is told the past's length and, with `whence`, how many beams there are and from which each token comes.
+    """
+    graphs = []
+    for shared in (False, True):
+        s = Sketch(seed)
+        words = s("Gather", s.random(VOCABULARY, HIDDEN), "input_ids")
+        hidden = s("Add", words, s("Gather", s.random(32, HIDDEN), "position_ids"))
+        q, k, v = (s("MatMul", hidden, s.random(HIDDEN, HIDDEN)) for _ in range(3))
+        past = [s("Gather", "past_0", np.array(i, np.int64), axis=0) for i in (0, 1)]
+        total = s("Reshape", s("Cast", "attention_mask", to=FLOAT), [0, 1, 1, -1])
+        nothing = s("Mul", s("Unsqueeze", s("ReduceSum", hidden, [2], keepdims=1), [1]), np.float32(0))
+        bias = s("Add", s("Mul", s("Sub", np.float32(1), total), np.float32(-1e4)), nothing)  # a row for each query
+        extra = [*(["past_sequence_length"] if shared else []), *(["cache_indirection"] if shared and whence else [])]
+        names = ["seen", "present_k", "present_v"]
+        s.nodes.append(
+            helper.make_node(
+                "MultiHeadAttention", [q, k, v, "", "", bias, *past, *extra], names, domain="com.microsoft",
+                num_heads=HEADS, unidirectional=1,
+            )
+        )  # fmt: skip
+        both = [s("Unsqueeze", n, [0]) for n in names[1:]]
+        s("Concat", *both, axis=0, name="present_0")
+        s.logits(hidden, "seen")
+        state: list[Any] = [2, "batch", HEADS, "past", SIZE]
+        inputs: list[tuple[str, int, list[Any]]] = [
+            ("input_ids", INT32, ["batch", "length"]),
+            ("position_ids", INT32, ["batch", "length"]),
+            ("attention_mask", INT32, ["batch", "total"]),
+            ("past_0", FLOAT, state),
+        ]
+        if shared:
+            inputs.append(("past_sequence_length", INT32, [1]))
+        if shared and whence:
+            inputs.append(("beam_width", INT32, [1]))
+            inputs.append(("cache_indirection", INT32, ["one", "beams", "longest"]))
+        outputs = [("logits", ["batch", "length", VOCABULARY]), ("present_0", [*state[:3], "kept", SIZE])]
+        graphs.append(s.graph(inputs, outputs))
+    return graphs[0], graphs[1]
+
+
 def cache_of(name: str, length: str) -> tuple[str, list[Any]]:
     return name, ["batch", HEADS, length, SIZE]
 

@@ -13,7 +13,7 @@ import onnxlet
 from onnxlet.graph.infer import infer_node
 from onnxlet.graph.ir import Node, TensorType
 from tests.core.ops.calling import of
-from tests.core.ops.language_models import HEADS, SIZE, VOCABULARY, decoder, encoder, gpt, searching
+from tests.core.ops.language_models import HEADS, SIZE, VOCABULARY, decoder, encoder, gpt, gpt_with_buffers, searching
 
 EOS, PAD, START = 7, 0, 5
 TOKENS = {"eos_token_id": EOS, "pad_token_id": PAD}
@@ -163,6 +163,24 @@ def agree(ours: list[Any], theirs: list[Any]) -> None:
 )
 def test_beam_search(given: dict[str, Any], seed: int):
     agree(*results("BeamSearch", beam_inputs(**given), 3, decoder=gpt(seed), **TOKENS))
+
+
+@pytest.mark.parametrize("whence", [False, True])
+def test_decoders_over_buffers(whence: bool):
+    """They find what the same decoder with a growing cache finds, here and in onnxruntime."""
+    growing, shared = gpt_with_buffers(whence=whence)
+    (ours,), (theirs,) = results("GreedySearch", greedy_inputs(), 1, decoder=growing, **TOKENS)
+    same_sequences(ours, theirs)
+    inputs = {name: value for name, value in greedy_inputs().items() if value is not None}
+    model = searching("GreedySearch", greedy_inputs(), 1, decoder=shared, **TOKENS)
+    np.testing.assert_array_equal(onnxlet.InferenceSession(model).run(None, inputs)[0], ours)
+    ours, theirs = results("BeamSearch", beam_inputs(), 3, decoder=growing, **TOKENS)
+    agree(ours, theirs)
+    inputs = {name: value for name, value in beam_inputs().items() if value is not None}
+    model = searching("BeamSearch", beam_inputs(), 3, decoder=shared, **TOKENS)
+    got = onnxlet.InferenceSession(model).run(None, inputs)
+    np.testing.assert_array_equal(got[0], ours[0])
+    np.testing.assert_allclose(got[2], ours[2], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -167,7 +167,10 @@ def attention(node: Node, inputs: Inputs, constants: Constants) -> list[Type | N
     batch, length = (None, None) if x is None else (x[0], x[1])
     at = 8 if quantized else 4
     past = shape_of(node, inputs, at, rank=5)
-    total = total_of(past[3], length) if past is not None else None if present(node, at) else length
+    total: Dim = None if present(node, at) else length
+    if past is not None:
+        shared = not quantized and node.attributes.get("past_present_share_buffer", 0)
+        total = past[3] if shared else total_of(past[3], length)
     # Keys and values of different sizes can't be one tensor.
     alike = not sizes or sizes[1] == sizes[2]
     state: Shape = (2, batch, heads, total, part_of(width, heads)) if alike else None
@@ -193,13 +196,19 @@ def multi_head_attention(node: Node, inputs: Inputs, constants: Constants) -> li
         keys = k[2] if len(k) == 4 else k[1]
         k_size = k[3] if len(k) == 4 else part_of(k[2], heads)
         v_size = v[3] if len(v) == 4 else part_of(v[2], heads)
+    held = keys
     if present(node, 6):
         past = shape_of(node, inputs, 6, rank=4)
-        keys = total_of(past[2], keys) if past is not None else None
+        filled = ints(constants, 8)
+        if present(node, 8):  # the past is a buffer, of which that much is filled
+            held = past[2] if past is not None else None
+            keys = total_of(filled[0], keys) if filled else None
+        else:
+            held = keys = total_of(past[2], keys) if past is not None else None
     return [
         TensorType(dtype, (batch, length, product((heads, v_size)))),
-        TensorType(dtype, (batch, heads, keys, k_size)),
-        TensorType(dtype, (batch, heads, keys, v_size)),
+        TensorType(dtype, (batch, heads, held, k_size)),
+        TensorType(dtype, (batch, heads, held, v_size)),
         TensorType(dtype, (batch, heads, length, keys)),
     ]
 

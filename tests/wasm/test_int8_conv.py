@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxlet_wasm import pieces
+from onnxlet_wasm.engine import f32
 
 from .test_int8 import TYPES, integers
 from .windows import Window, convolve
@@ -24,8 +25,11 @@ WINDOWS = [
     Window((3, 3), pads=(2, 2, 2, 2), dilation=(2, 2)),
     Window((3, 2), pads=(4, 0, 3, 5), dilation=(1, 3)),
 ]
-KINDS = [("uint8", "int8", "uint8"), ("int8", "uint8", "int8"), ("uint8", "int8", "int32")]
+KINDS = [("uint8", "int8", "uint8"), ("int8", "uint8", "int8"), ("uint8", "int8", "int32"), ("int8", "int8", "float32")]
 """The types of x, weights and y."""
+
+
+BIAS = np.float32(0.25)
 
 
 def wanted(x, w, x_zero, w_zero, window: Window, groups: int, addend, scale, y_zero, dtype: str) -> np.ndarray:
@@ -33,6 +37,8 @@ def wanted(x, w, x_zero, w_zero, window: Window, groups: int, addend, scale, y_z
     total = convolve(wide_x, wide_w, window, groups) + addend
     if dtype == "int32":
         return total.astype(np.int32)
+    if dtype == "float32":  # with a bias, and Relu
+        return np.maximum(total.astype(np.float32) * scale + BIAS, 0)
     limits = np.iinfo(dtype)
     y = np.rint(total.astype(np.float32) * scale) + y_zero.astype(np.float64)
     return np.clip(y, limits.min, limits.max).astype(dtype)
@@ -44,10 +50,12 @@ def operands(rng: np.random.Generator, bench: Workbench, w: np.ndarray, groups: 
     x_zero, w_zero = integers(rng, types[0], 1), integers(rng, types[1], oc if per_channel else 1)
     addend = rng.integers(-3000, 3000, oc).astype(np.int32)
     scale = (rng.uniform(0.5, 1.5, oc if per_channel else 1) / (60 * np.sqrt(taps))).astype(np.float32)
-    y_zero = integers(rng, types[2] if types[2] != "int32" else "int8", 1)
+    y_zero = integers(rng, types[2] if "int8" in types[2] else "int8", 1)
+    activation = int(types[2] == "float32")
     fields = {
         "type": TYPES[types[0]], "x_zero": bench.put(x_zero), "y_type": TYPES[types[2]], "scale": bench.put(scale),
         "scales": scale.size, "addend": bench.put(addend), "y_zero": bench.put(y_zero),
+        "bias": bench.put(np.full(oc, BIAS)), "activation": activation, "low": f32(0.0), "high": f32(np.inf),
     }  # fmt: skip
     return (x_zero, w_zero), (addend, scale, y_zero), fields
 

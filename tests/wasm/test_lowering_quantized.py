@@ -234,3 +234,32 @@ def test_q_attention(provider, masked, per_column):
         return definition("QAttention", 1, MICROSOFT)["QAttention"](*inputs, **attributes)[0]
 
     check(provider, one, feeds, constants, references={"QAttention": first_output}, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("activation", ["", "Relu", "Clip"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_scaled_integer_convolutions(provider, case, activation, bias):
+    channels, outputs, groups, kernel, attributes = case
+    constants = {
+        "w": integers(np.int8, outputs, channels // groups, *kernel), "ws": scales(),
+        "b": RNG.uniform(-1, 1, (outputs, 1, 1)).astype(np.float32), "low": np.array(-1, np.float32),
+        "high": np.array(2, np.float32),
+    }  # fmt: skip
+    nodes = [
+        node("DynamicQuantizeLinear", "x", "q s z"),
+        node("ConvInteger", "q w z", "c", group=groups, **attributes),
+        node("Cast", "c", "f", to=1),
+        node("Mul", "s ws", "t"),
+        node("Mul", "f t", "m"),
+    ]
+    nodes += [node("Add", "m b", "a")] if bias else []
+    if activation:
+        names = f"{nodes[-1].outputs[0]} low high" if activation == "Clip" else nodes[-1].outputs[0]
+        nodes.append(node(activation, names, "y"))
+    used = {n for one in nodes for n in one.inputs}
+    constants = {k: v for k, v in constants.items() if k in used}
+    feeds = {"x": RNG.uniform(-1, 1, (2, channels, 10, 11)).astype(np.float32)}
+    references = {**definition("DynamicQuantizeLinear"), **definition("ConvInteger")}
+    program = check(provider, nodes, feeds, constants, references=references)
+    assert not {"cast", "unary"} & set(program.kernels)

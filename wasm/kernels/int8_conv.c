@@ -12,17 +12,20 @@ typedef uint8_t b16 __attribute__((ext_vector_type(16), aligned(1), may_alias));
 INLINE void copy_bytes(uint8_t *to, const uint8_t *from, word count) {
     for (word i = 0; i < count; i += 16) *(b16 *)(to + i) = *(const b16 *)(from + i);
 }
+INLINE int of_bytes(word type) { return type == TYPE_I8 || type == TYPE_U8; }
 INLINE void fill_bytes(uint8_t *to, uint8_t value, word count) {
     for (word i = 0; i < count; i += 16) *(b16 *)(to + i) = (b16)value;
 }
 
 // `batch` images of h x w pixels of `type`, x_step bytes apart, of which each group takes c; output pixels y_step
 // elements apart, of which each group gives oc. `x_zero` is the address of x's zero point, or 0. Weights are packed by
-// pack_b_int8: a matrix [taps][c] x [oc] for each group. y is int32 (sums + addend), int8 or uint8 (that times `scale`,
-// rounded, plus the zero point at `y_zero`, saturated); `scales` is 1 or groups * oc, addend has groups * oc or is 0.
+// pack_b_int8: a matrix [taps][c] x [oc] for each group. y is int32 (sums + addend), float32 (activation of these times
+// `scale` plus bias), int8 or uint8 (these times `scale`, rounded, plus the zero point at `y_zero`, saturated); `scales`
+// is 1 or groups * oc, addend (int32) and bias (float32) have groups * oc elements or are 0.
 // Scratch: pieces.int8_scratch(taps * c). Units: groups * pieces(batch * oh * ow, oc).
 KERNEL_ARGUMENTS(conv_int8, x, type, x_step, x_zero, panels, columns, y, y_step, y_type, scale, scales, addend, y_zero,
-                 batch, h, w, c, oh, ow, oc, groups, kh, kw, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w)
+                 bias, activation, low, high, batch, h, w, c, oh, ow, oc, groups, kh, kw, stride_h, stride_w, pad_top,
+                 pad_left, dilation_h, dilation_w)
 
 // The window of output pixel m, for the channels from x on.
 static void gather(const conv_int8_args *a, const uint8_t *x, word m, uint8_t zero, uint8_t *to) {
@@ -72,7 +75,9 @@ KERNEL_BODY(conv_int8) {
             .c = a->y + group * a->oc * type_size(a->y_type), .ldc = a->y_step, .type = a->y_type,
             .scale = F32(a->scale) + (a->scales > 1 ? group * a->oc : 0), .scale_step = a->scales > 1,
             .addend = a->addend ? PTR(const int32_t, a->addend) + group * a->oc : 0,
-            .zero = a->y_type == TYPE_I32 ? 0 : zero_at(a->y_type, a->y_zero),
+            .bias = a->bias ? F32(a->bias) + group * a->oc : 0,
+            .zero = of_bytes(a->y_type) ? zero_at(a->y_type, a->y_zero) : 0, .activation = (int)a->activation,
+            .low = as_f32(a->low), .high = as_f32(a->high),
         };
         const unsigned formats = formats_of(columns, n0, n1);
         for (word m = m0; m < m1; m += INT8_BLOCK) {
@@ -161,8 +166,9 @@ INLINE vi dot_pairs(vs a, vs b) {
 
 // As conv_int8, with c channels, each of which has a window of its own; weights from pack_depthwise_int8. `scales` is 1
 // or c. Scratch: 16 * round_up(kh * kw, 2) + round_up(c, 16) + 16 bytes. Unit: a row of output (batch * oh of them).
-KERNEL_ARGUMENTS(depthwise_int8, x, type, x_zero, packed, sums, y, y_type, scale, scales, addend, y_zero, batch, h, w, c,
-                 oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w)
+KERNEL_ARGUMENTS(depthwise_int8, x, type, x_zero, packed, sums, y, y_type, scale, scales, addend, y_zero, bias,
+                 activation, low, high, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left, dilation_h,
+                 dilation_w)
 
 INLINE vs widened(const uint8_t *from, int is_signed) {
     vb bytes = *(const vb_unaligned *)from;
@@ -190,10 +196,16 @@ INLINE void depthwise_pixel(const depthwise_int8_args *a, const uint8_t *const *
                 vstore_count(F32(a->y) + at + first, (vf)total[j], count);
             } else {
                 vf scale = a->scales > 1 ? vload_count(F32(a->scale) + first, count) : vsplat(*F32(a->scale));
-                bytes[j] = rounded(__builtin_convertvector((vi)total[j], vf) * scale, rounding);
+                vf value = __builtin_convertvector((vi)total[j], vf) * scale;
+                if (a->y_type == TYPE_F32) {
+                    if (a->bias) value += vload_count(F32(a->bias) + first, count);
+                    vstore_count(F32(a->y) + at + first, value, count);
+                } else {
+                    bytes[j] = rounded(value, rounding);
+                }
             }
         }
-        if (a->y_type == TYPE_I32) continue;
+        if (!of_bytes(a->y_type)) continue;
         UNROLL for (int j = 0; j < 2; j += PER_PANEL) {
             const word first = channel + j * LANES, count = max_word(0, min_word(PANEL, a->c - first));
             store_bytes(PTR(uint8_t, a->y) + at + first, bytes + j, count, a->y_type == TYPE_I8);
@@ -208,7 +220,7 @@ KERNEL_BODY(depthwise_int8) {
     uint8_t *outside = (uint8_t *)(taps + ROUND_UP(count, 2));  // a pixel of zero points
     fill_bytes(outside, (uint8_t)zero, ROUND_UP(a->c, 16) + 16);
     taps[ROUND_UP(count, 2) - 1] = outside;
-    const Rounding rounding = rounding_to(a->y_type == TYPE_I8, a->y_type == TYPE_I32 ? 0 : zero_at(a->y_type, a->y_zero));
+    const Rounding rounding = rounding_to(a->y_type == TYPE_I8, of_bytes(a->y_type) ? zero_at(a->y_type, a->y_zero) : 0);
     for (word u = begin; u < end; u++) {
         const uint8_t *image = PTR(const uint8_t, a->x) + u / a->oh * a->h * line;
         const word top = u % a->oh * a->stride_h - a->pad_top;
@@ -224,5 +236,8 @@ KERNEL_BODY(depthwise_int8) {
             if (a->type == TYPE_I8) depthwise_pixel(a, taps, at, zero, &rounding, 1);
             else depthwise_pixel(a, taps, at, zero, &rounding, 0);
         }
+        if (a->activation)
+            activate_block(F32(a->y) + u * a->ow * a->c, a->c, a->ow, a->c, (int)a->activation, as_f32(a->low),
+                           as_f32(a->high));
     }
 }

@@ -11,7 +11,7 @@ from onnxlet.providers.base import ProviderInfo, Segment, Step
 from . import threads
 from .engine import IN_BROWSER, Engine
 from .halves import Halves, jumps
-from .lowering import Refused, expanded, expanded_segment, find, joined_rounding, on_bytes
+from .lowering import Refused, expanded, expanded_segment, find, joined_convolutions, joined_rounding, on_bytes
 from .memory import Memory
 from .program import Program
 
@@ -47,7 +47,9 @@ class KernelProvider:
         with self._memory.lock:
             if self._memory.closed:
                 raise SessionClosedError("This session was closed.")
-            steps = joined_rounding(on_bytes(expanded_segment(self._halves.segment(segment), self._derivations)))
+            steps = expanded_segment(self._halves.segment(segment), self._derivations)
+            for join in (on_bytes, joined_rounding, joined_convolutions):
+                steps = join(steps)
             return Program(self._memory, steps, types=segment.types)
 
     async def prepare(self, constant_bytes: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .bytewise import on_bytes
 from .expansion import expanded, expanded_segment
+from .quantized_conv import joined_convolutions
 from .registry import Refused, find, lower, lowered_operators
 from .rounding import joined_rounding
 
@@ -12,6 +13,7 @@ __all__ = [
     "expanded",
     "expanded_segment",
     "find",
+    "joined_convolutions",
     "joined_rounding",
     "lower",
     "lowered_operators",

@@ -47,7 +47,7 @@ PIECE = 16
 """Elements in a unit of `byte_pair`."""
 
 
-class _Graph:
+class Values:
     """Who makes and who reads the values of a segment."""
 
     def __init__(self, segment: Segment):
@@ -58,6 +58,11 @@ class _Graph:
             for name in set(step.node.inputs):
                 self.readers.setdefault(name, []).append(step)
 
+    def only_reader(self, name: str) -> Step | None:
+        """The one step that reads a value which stays within the segment, else `None`."""
+        readers = self.readers.get(name, [])
+        return readers[0] if len(readers) == 1 and name not in self.outputs else None
+
     def only_within(self, name: str, steps: Sequence[Step]) -> bool:
         """Whether a value is read by these steps alone."""
         return name not in self.outputs and all(any(r is s for s in steps) for r in self.readers.get(name, []))
@@ -67,7 +72,7 @@ def on_bytes(segment: Segment) -> Segment:
     """The segment with functions between DequantizeLinear and QuantizeLinear replaced by steps on the bytes."""
     if not any(step.node.op_type == "QuantizeLinear" for step in segment.steps):
         return segment
-    graph = _Graph(segment)
+    graph = Values(segment)
     replaced: dict[int, Step | None] = {}
     for step in segment.steps:
         if not _one_scale(step, "QuantizeLinear") or output_dtype(step) not in (U8, I8):
@@ -100,7 +105,7 @@ def _is_number(step: Step, index: int) -> bool:
     return step.node.inputs[index] in step.constants and prod(shape_of(step, index)) == 1
 
 
-def _table(graph: _Graph, q: Step) -> tuple[Step, list[Step]] | None:
+def _table(graph: Values, q: Step) -> tuple[Step, list[Step]] | None:
     """The step that looks up in a table what `q` gives, and the steps that it stands for but for DequantizeLinear."""
     group: dict[int, Step] = {}
     leaves: dict[str, Step] = {}
@@ -139,7 +144,7 @@ def _shape(step: Step) -> tuple[int, ...] | None:
     return type_.dims if isinstance(type_, TensorType) and type_.concrete else None
 
 
-def _depth(graph: _Graph, step: Step) -> int:
+def _depth(graph: Values, step: Step) -> int:
     """How many steps lead to a step within a segment: makers have less."""
     inputs = [graph.makers[n] for n in step.node.inputs if n in graph.makers]
     return 1 + max((0 if s.node.op_type == "DequantizeLinear" else _depth(graph, s) for s in inputs), default=0)
@@ -181,13 +186,13 @@ def _parameters(step: Step) -> tuple[float, float]:
     return 0.0 if zero is None else float(zero.reshape(())), float(scale.reshape(()))
 
 
-def _pair(graph: _Graph, q: Step) -> tuple[Step, list[Step]] | None:
+def _pair(graph: Values, q: Step) -> tuple[Step, list[Step]] | None:
     """The step that adds or multiplies two tensors of bytes, and the steps that it stands for."""
     step = graph.makers.get(q.node.inputs[0])
     inner: list[Step] = []
     low, high = -math.inf, math.inf
     if step is not None and not step.node.domain and step.node.op_type in ("Relu", "Clip"):
-        bounds = _bounds(step)
+        bounds = bounds_of(step)
         if bounds is None:
             return None
         low, high = bounds
@@ -220,7 +225,7 @@ def _pair(graph: _Graph, q: Step) -> tuple[Step, list[Step]] | None:
     return Step(node, [leaf.inputs[0] for leaf in found], q.outputs, {}), inner
 
 
-def _bounds(step: Step) -> tuple[float, float] | None:
+def bounds_of(step: Step) -> tuple[float, float] | None:
     """The bounds of a Relu or Clip; `None` where they are computed, or are no bounds."""
     if step.node.op_type == "Relu":
         return 0.0, math.inf

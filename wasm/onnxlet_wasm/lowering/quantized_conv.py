@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from onnxlet.providers.base import Step
+from onnxlet.graph.ir import Node
+from onnxlet.providers.base import Segment, Step
 
 from .. import pieces
 from ..compiler import Compiler, Place
 from ..layouts import LAST
-from .common import F32, I8, I32, TYPE_CODES, U8, dtype_of, need_constant, need_types, present, shape_of, window_of
+from .bytewise import OWN, Values, bounds_of
+from .common import (
+    F32,
+    I8,
+    I32,
+    TYPE_CODES,
+    U8,
+    activation_of,
+    dtype_of,
+    need_constant,
+    need_types,
+    output_dtype,
+    present,
+    shape_of,
+    window_of,
+)
 from .conv import Convolution
+from .gemm import activation_fields
 from .quantize import packed_int8
 from .registry import Emit, Refused, lower
 
 MIN_CHANNELS = 8
 """Channels of a depthwise convolution that one step computes at least: a bound of how many blocks there are."""
+
+
+NO_EPILOGUE = dict.fromkeys(("scale", "scales", "addend", "y_zero", "bias", "activation", "low", "high"), 0)
 
 
 def factor_of(x_scale: np.ndarray, w_scale: np.ndarray, y_scale: np.ndarray) -> np.ndarray:
@@ -66,8 +87,79 @@ def conv_integer(step: Step) -> Emit:
         raise Refused("a zero point per channel has no kernel here")
     if present(step, 3) and (prod(shape_of(step, 3)) not in (1, g.outputs) or dtype_of(step, 3) != dtype_of(step, 1)):
         raise Refused("zero points that do not fit the channels have no kernel")
-    epilogue: dict[str, Place] = {"y_type": TYPE_CODES[I32], "scale": 0, "scales": 0, "addend": 0, "y_zero": 0}
-    return lambda c: _emit(c, g, 1, 2, 3, epilogue)
+    return lambda c: _emit(c, g, 1, 2, 3, {"y_type": TYPE_CODES[I32]})
+
+
+@lower("ConvIntegerToFloat", domain=OWN)
+def conv_integer_to_float(step: Step) -> Emit:
+    """A step that `joined_convolutions` made: ConvInteger's inputs, a scale, a bias."""
+    activation, g = activation_of(step), _convolution(step, 1)
+
+    def emit(c: Compiler) -> None:
+        scaled: dict[str, Place] = {"y_type": TYPE_CODES[F32], "scale": c.input(4), "scales": 1, "bias": c.input(5)}
+        _emit(c, g, 1, 2, 3, scaled | activation_fields(activation))
+
+    return emit
+
+
+def joined_convolutions(segment: Segment) -> Segment:
+    """The segment with what follows ConvInteger in dynamically quantised models put into it: Cast to float32, Mul by a
+    number, Add of a constant per channel, Relu or Clip."""
+    graph = Values(segment)
+    joined: dict[int, Step | None] = {}
+    for step in segment.steps:
+        if step.node.op_type == "ConvInteger" and not step.node.domain:
+            steps, new = _following(graph, step)
+            if new is not None:
+                joined.update((id(s), None) for s in steps)
+                joined[id(steps[-1])] = new
+    if not joined:
+        return segment
+    return replace(segment, steps=[new for s in segment.steps if (new := joined.get(id(s), s)) is not None])
+
+
+def _following(graph: Values, conv: Step) -> tuple[list[Step], Step | None]:
+    """The steps to be joined, and what they become; `None` where the convolution is not scaled."""
+    steps = [conv]
+
+    def following(*operators: str) -> Step | None:
+        step = graph.only_reader(steps[-1].node.outputs[0])
+        return step if step is not None and not step.node.domain and step.node.op_type in operators else None
+
+    def other(step: Step) -> int:
+        """The index of a binary step's other input."""
+        return int(step.node.inputs[0] == steps[-1].node.outputs[0])
+
+    cast = following("Cast")
+    if cast is None or output_dtype(cast) != F32:
+        return steps, None
+    steps.append(cast)
+    scaled = following("Mul")
+    if scaled is None or prod(shape_of(scaled, other(scaled))) != 1 or scaled.node.inputs[0] == scaled.node.inputs[1]:
+        return steps, None
+    at = other(scaled)
+    inputs, types = [*conv.node.inputs, "", ""][:4], [*conv.inputs, None, None][:4]
+    inputs.append(scaled.node.inputs[at])
+    types.append(scaled.inputs[at])
+    constants = {**conv.constants, **scaled.constants}
+    attributes = dict(conv.node.attributes)
+    steps.append(scaled)
+    channels, rank = shape_of(conv, 1)[0], len(shape_of(conv, 0))
+    add = following("Add")
+    if add is not None and add.node.inputs[0] != add.node.inputs[1]:
+        at, shape = other(add), (channels, *(1,) * (rank - 2))
+        if add.node.inputs[at] in add.constants and shape_of(add, at) in (shape, (1, *shape)):
+            inputs.append(add.node.inputs[at])
+            types.append(add.inputs[at])
+            constants.update(add.constants)
+            steps.append(add)
+    clip = following("Relu", "Clip")
+    bounds = None if clip is None else bounds_of(clip)
+    if clip is not None and bounds is not None:
+        attributes |= {"activation": "Clip", "activation_params": list(bounds)}
+        steps.append(clip)
+    node = Node("ConvIntegerToFloat", inputs, steps[-1].node.outputs, attributes, OWN, 1, conv.node.label)
+    return steps, Step(node, types, steps[-1].outputs, constants)
 
 
 def _convolution(step: Step, weights: int) -> Convolution:
@@ -82,7 +174,7 @@ def _convolution(step: Step, weights: int) -> Convolution:
 def _emit(c: Compiler, g: Convolution, weights: int, x_zero: int, w_zero: int, epilogue: dict[str, Place]) -> None:
     w, taps, channels = g.window, prod(g.window.kernel), g.channels // g.groups
     fields = {
-        "type": TYPE_CODES[dtype_of(c.step, 0)], "x_zero": c.input(x_zero), **epilogue,
+        "type": TYPE_CODES[dtype_of(c.step, 0)], "x_zero": c.input(x_zero), **NO_EPILOGUE, **epilogue,
         "batch": g.batch, "h": w.input[0], "w": w.input[1], "oh": w.output[0], "ow": w.output[1],
         "kh": w.kernel[0], "kw": w.kernel[1], "stride_h": w.strides[0], "stride_w": w.strides[1],
         "pad_top": w.begin[0], "pad_left": w.begin[1], "dilation_h": w.dilations[0], "dilation_w": w.dilations[1],

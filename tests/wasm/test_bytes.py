@@ -49,3 +49,13 @@ def test_pairs(bench: Workbench, count: int, types: tuple[str, str, str], operat
     limits = np.iinfo(types[2])
     wanted = np.clip(np.rint(value / scales[2]) + zeros[2].astype(np.float32), limits.min, limits.max)
     np.testing.assert_array_equal(bench.get(y), wanted)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 5), (1, 16, 16), (3, 33, 20), (1, 20, 40), (2, 0, 3)], ids=str)
+def test_transposes(bench: Workbench, shape: tuple[int, int, int]) -> None:
+    x = integers(np.random.default_rng(0), "uint8", *shape)
+    count, rows, columns = shape
+    y = bench.out((count, columns, rows), np.uint8)
+    bench.call("transpose_bytes", units=count * -(-columns // 16), x=bench.put(x), y=y, rows=rows,
+               columns=columns)  # fmt: skip
+    np.testing.assert_array_equal(bench.get(y), x.transpose(0, 2, 1))

@@ -55,3 +55,34 @@ KERNEL(byte_pair, operation, count, p, p_type, p_zero, p_scale, q, q_type, q_zer
         store_bytes(PTR(uint8_t, a->y) + i, bytes, min_word(PANEL, a->count - i), y_signed);
     }
 }
+
+typedef uint8_t b16 __attribute__((ext_vector_type(16)));
+typedef b16 b16_unaligned __attribute__((aligned(1), may_alias));
+
+// y[i][column][row] = x[i][row][column], bytes. Up to 15 bytes beyond the last one are read. Unit: 16 columns of a matrix.
+KERNEL(transpose_bytes, x, y, rows, columns) {
+    const word blocks = div_up(a->columns, 16);
+    for (word u = begin; u < end; u++) {
+        const word first = u % blocks * 16, width = min_word(16, a->columns - first);
+        const uint8_t *x = PTR(const uint8_t, a->x) + u / blocks * a->rows * a->columns + first;
+        uint8_t *y = PTR(uint8_t, a->y) + (u / blocks * a->columns + first) * a->rows;
+        word row = 0;
+        for (; row + 16 <= a->rows; row += 16) {
+            b16 r[16], next[16];
+            UNROLL for (int i = 0; i < 16; i++) r[i] = *(const b16_unaligned *)(x + (row + i) * a->columns);
+            UNROLL for (int round = 0; round < 4; round++) {  // each brings the halves' elements together in turn
+                UNROLL for (int i = 0; i < 8; i++) {
+                    next[2 * i] = __builtin_shufflevector(r[i], r[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22,
+                                                          7, 23);
+                    next[2 * i + 1] = __builtin_shufflevector(r[i], r[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13,
+                                                              29, 14, 30, 15, 31);
+                }
+                UNROLL for (int i = 0; i < 16; i++) r[i] = next[i];
+            }
+            UNROLL for (int i = 0; i < 16; i++)
+                if (i < width) *(b16_unaligned *)(y + i * a->rows + row) = r[i];
+        }
+        for (; row < a->rows; row++)
+            for (word i = 0; i < width; i++) y[i * a->rows + row] = x[row * a->columns + i];
+    }
+}

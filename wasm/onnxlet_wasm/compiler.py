@@ -347,6 +347,11 @@ class Compiler:
         """Copy a tensor from the other layout into `layout`."""
         batch, channels, spatial = shape[0], shape[1], size_of(shape[2:])
         lengths = (batch, spatial, channels) if layout == LAST else (batch, channels, spatial)
+        if itemsize == 1:
+            blocks = -(-lengths[1] // 16)
+            self.emit("transpose_bytes", units=batch * blocks, grain=max(1, COPY_GRAIN // (16 * lengths[2])), x=source,
+                      y=target, rows=lengths[2], columns=lengths[1])  # fmt: skip
+            return
         self.copy(source, (lengths[1] * lengths[2], 1, lengths[1]), target, lengths, itemsize)
 
     def copy(self, x: Place, x_strides: Sequence[int], y: Place, lengths: Sequence[int], itemsize: int) -> None:

@@ -209,11 +209,28 @@ def test_einsum(equation: str):
     )  # fmt: skip
     feeds = {name: normal(*shape) for name, shape in zip("ab", shapes, strict=True)}
     if equation in EINSUMS:
-        assert set(operators(made)) <= {"MatMul", "Transpose"}
+        assert set(operators(made)) <= {"MatMul", "FusedMatMul", "Transpose"}
     else:
         assert "MatMul" not in operators(made)
     expected = np.einsum(equation.replace(" ", ""), *feeds.values())
     np.testing.assert_allclose(onnxlet.InferenceSession(made).run(None, feeds)[0], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+def test_products_read_transposed_operands_as_they_lie(batch: tuple[int, ...]):
+    rank = len(batch) + 2
+    perm = [*range(rank - 2), rank - 1, rank - 2]
+    made = model(
+        [node("Transpose", ["b"], ["t"], perm=perm), node("MatMul", ["a", "t"], ["p"]), node("Exp", ["p"], ["y"])],
+        [("a", FLOAT, [*batch, "m", 4]), ("b", FLOAT, [*batch, "n", 4])], [("y", FLOAT, [*batch, "m", "n"])],
+    )  # fmt: skip
+    assert operators(made) == ["FusedMatMul", "Exp"]
+    agree(made, a=normal(*batch, 5, 4) / 3, b=normal(*batch, 6, 4) / 3)
+    other = model(
+        [node("Transpose", ["b"], ["t"], perm=[2, 1, 0]), node("MatMul", ["a", "t"], ["y"])],
+        [("a", FLOAT, [2, 5, 3]), ("b", FLOAT, [4, 3, 2])], [("y", FLOAT, [2, 5, 4])],
+    )  # fmt: skip
+    assert operators(other) == ["Transpose", "MatMul"]
 
 
 def test_attention_by_einsum():

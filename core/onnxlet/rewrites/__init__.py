@@ -32,7 +32,7 @@ from .convolution import fold_affine_input, fold_batch_norm, fold_channel_affine
 from .editor import Editor
 from .epilogues import fuse_epilogues, fuse_matmul_bias
 from .normalization import fuse_group_norm, fuse_layer_norm, fuse_skip_norm
-from .products import expand_einsum, multiply_instead
+from .products import expand_einsum, fuse_transposed_product, multiply_instead
 from .quantization import fuse_dynamic_quantized, fuse_quantized, sink_dequantize, sink_gather
 from .rotary import fuse_rotary
 from .shapes import fold_shapes
@@ -77,6 +77,7 @@ REWRITES = (
     Rewrite("fuse_group_norm", EXTENDED, fuse_group_norm),
     Rewrite("fuse_rotary", EXTENDED, fuse_rotary),
     Rewrite("fuse_attention", EXTENDED, fuse_attention),
+    Rewrite("fuse_transposed_product", EXTENDED, fuse_transposed_product),
     Rewrite("fuse_gelu", EXTENDED, fuse_gelu),
     Rewrite("fuse_hard_swish", EXTENDED, fuse_hard_swish),
     Rewrite("fuse_gates", EXTENDED, fuse_gates),

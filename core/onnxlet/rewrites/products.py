@@ -67,6 +67,25 @@ def _ordered(editor: Editor, node: Node, name: str, letters: str, wanted: list[s
     return turned
 
 
+def fuse_transposed_product(editor: Editor) -> int:
+    """A MatMul whose second operand is transposed for it reads that as it lies: com.microsoft's FusedMatMul."""
+    changes = 0
+    for node in editor.nodes("MatMul"):
+        turn, shape = editor.made_by(node.inputs[1], "Transpose"), editor.shape(node.inputs[1])
+        if turn is None or shape is None or len(shape) < 2 or editor.dtype(node.inputs[0]) != np.float32:
+            continue
+        rank = len(shape)
+        swapped = [*range(rank - 2), rank - 1, rank - 2]
+        first = editor.shape(node.inputs[0])
+        if list(turn.attributes.get("perm") or range(rank)[::-1]) != swapped or first is None or len(first) < 2:
+            continue
+        inputs = [node.inputs[0], turn.inputs[0]]
+        new = Node("FusedMatMul", inputs, node.outputs, {"transB": 1}, "com.microsoft", 1, node.label)
+        editor.replace([node], [new])
+        changes += 1
+    return changes
+
+
 def multiply_instead(editor: Editor) -> int:
     """A division by powers of two becomes a multiplication, which is as exact."""
     changes = 0

@@ -112,6 +112,9 @@ def causal_conv_with_state(e: Expansion) -> None:
     activation = text(step.attribute("activation", "none"))
     if activation not in ("none", "silu", "swish") or taps < 2:
         raise Refused(f"activation {activation} has no kernel here")
+    wanted = {1: (channels, 1, taps), 2: (channels,), 3: (batch, channels, taps - 1)}
+    if any(e.shape(e.input(i)) != shape for i, shape in wanted.items() if present(step, i)):
+        raise Refused("weights, bias or state of this shape have no kernel")
     past = e.input(3) if present(step, 3) else e.literal(np.zeros((batch, channels, taps - 1)))
     line = e.add("Concat", [past, x], (batch, channels, taps - 1 + length), axis=2)
     inputs = [line, e.input(1), e.input(2)] if present(step, 2) else [line, e.input(1)]

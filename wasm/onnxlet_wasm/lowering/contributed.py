@@ -108,6 +108,9 @@ def skip_group_norm(e: Expansion) -> None:
 def _group_normalized(e: Expansion, x: str) -> None:
     step, last = e.step, bool(e.step.attribute("channels_last", 1))
     images = _last_to_second(e, x) if last else x
+    channels = e.shape(images)[1]
+    if any(e.shape(e.input(i)) != (channels,) for i in (1, 2)) or channels % step.attribute("groups"):
+        raise Refused("a scale or bias of this shape has no kernel")
     silu = bool(step.attribute("activation", 0))
     y = e.add("GroupNormalization", [images, e.input(1), e.input(2)], output="" if silu or last else e.output(),
               num_groups=step.attribute("groups"), epsilon=float(step.attribute("epsilon", 1e-5)))  # fmt: skip
@@ -163,6 +166,11 @@ def convolution_of_last_channels(e: Expansion) -> None:
     need_float32(e.step)
     step = e.step
     weights = _last_to_second(e, e.input(1)) if step.node.op_type == "NhwcConv" else e.input(1)
+    outputs, depth = e.shape(weights)[:2]
+    if depth * int(step.attribute("group", 1)) != e.shape(e.input(0))[-1] or outputs != output_shape(step)[-1]:
+        raise Refused("weights of this shape have no kernel")
+    if present(step, 2) and e.shape(e.input(2)) != (outputs,):
+        raise Refused("a bias of this shape has no kernel")
     residual = _last_to_second(e, e.input(3)) if present(step, 3) else ""
     inputs = [_last_to_second(e, e.input(0)), weights, e.input(2), residual]
     while not inputs[-1]:

@@ -163,6 +163,17 @@ def group_query_attention(e: Expansion) -> None:
     batch, length, _, size = e.shape(q.name)
     if not batch or not length or length > total:
         raise Refused("attention of this many queries has no kernel")
+    for i, new in ((3, k), (4, v)):
+        past = shape_of(step, i) if present(step, i) else (batch, shared, 0, e.shape(new.name)[3])
+        fits = past == (batch, shared, past[2], e.shape(new.name)[3]) and e.shape(new.name)[:2] == (batch, length)
+        if not fits or present(step, 3) != present(step, 4):
+            raise Refused("keys, values or caches of this shape have no kernel")
+    if e.shape(k.name)[3] != size or prod(shape_of(step, 5)) != batch:
+        raise Refused("keys or lengths of this shape have no kernel")
+    if present(step, 10) and np.broadcast_shapes(shape_of(step, 10), (batch, heads, length, total)) != (
+        batch, heads, length, total,
+    ):  # fmt: skip
+        raise Refused("a bias of this shape has no kernel")
     steps = np.broadcast_to(np.arange(length), (batch, length))
     if length == total:
         positions = e.literal(steps, I64)

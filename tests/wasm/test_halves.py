@@ -45,3 +45,25 @@ def test_products_sum_in_float32():
     exact = x.astype(np.float64) @ w.astype(np.float64)
     np.testing.assert_allclose(got[0].astype(np.float64), exact, rtol=2**-8, atol=1e-3)
     np.testing.assert_array_equal(got[1], np.maximum(got[0], BF16.type(0)) / bias)
+
+
+@pytest.mark.parametrize(
+    ("source", "element"),
+    [(np.float64, TensorProto.DOUBLE), (np.int64, TensorProto.INT64), (np.int32, TensorProto.INT32)],
+)
+def test_wider_numbers_are_rounded_once(source, element):
+    """By way of float32, which can't hold them, these would be rounded to a tie first, and then away."""
+    x = np.array([1 + 2**-8 + 2**-40, 2**62 + 2**54 + 1, 2**30 + 2**22 + 1, -(2**30) - 2**22 - 1])
+    x = x[np.abs(x) < 2**31].astype(source) if source == np.int32 else x.astype(source)
+    if source != np.float64:
+        x = x[1:]
+    made = model(
+        [node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)],
+        [("x", element, x.shape)],
+        [("y", TensorProto.BFLOAT16, x.shape)],
+    )
+    with onnxlet.InferenceSession(made.SerializeToString()) as session:
+        got = np.asarray(session.run(None, {"x": x})[0]).view(BF16).astype(np.float64)
+    exact = x.astype(np.longdouble)
+    steps = 2.0 ** (np.floor(np.log2(np.abs(exact.astype(np.float64)))) - 7)
+    np.testing.assert_array_equal(got, (np.rint(exact / steps) * steps).astype(np.float64))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnxlet.graph.ir import Node
+
 from .helpers import check, node, refusal
 
 RNG = np.random.default_rng(5)
@@ -104,3 +106,20 @@ def test_bytes_are_refused(provider):
     one = np.ones((2, 2), np.uint8)
     reason = refusal(provider, node("MatMul", "a b"), {"a": one, "b": one}, references={"MatMul": np.matmul})
     assert reason == "uint8 has no kernel here"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "activate"),
+    [
+        ({"activation": "LeakyRelu", "activation_alpha": 0.3}, lambda y: np.where(y < 0, 0.3 * y, y)),
+        ({"activation": "LeakyRelu"}, lambda y: np.where(y < 0, 0.01 * y, y)),
+        ({"activation": "Clip", "activation_beta": 0.5}, lambda y: np.minimum(y, 0.5)),
+        ({"activation": "Clip", "activation_alpha": -0.1, "activation_beta": 0.5}, lambda y: np.clip(y, -0.1, 0.5)),
+    ],
+    ids=str,
+)
+def test_fused_gemm_has_an_attribute_for_each_parameter(provider, attributes, activate):
+    a, b, c = some(3, 4), some(4, 17), some(17)
+    one = Node("FusedGemm", ["a", "b", "c"], ["y"], {"alpha": 0.5, **attributes}, "com.microsoft", 1)
+    result = (activate(0.5 * a @ b + c)).astype(np.float32)
+    check(provider, one, {"a": a, "b": b, "c": c}, references={"FusedGemm": lambda *_, **__: result})

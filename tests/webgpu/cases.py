@@ -67,13 +67,22 @@ def layer_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale + bias
 
 
+def fused_gemm(a: np.ndarray, b: np.ndarray, c: np.ndarray, activation: str, **given: float) -> np.ndarray:
+    y, alpha, beta = a @ b + c, given.get("activation_alpha"), given.get("activation_beta")
+    if activation == "LeakyRelu":
+        return np.where(y < 0, y * alpha, y)
+    if activation == "HardSigmoid":
+        return np.clip(y * alpha + beta, 0, 1)
+    return np.clip(y, 0 if activation == "Relu" else alpha, beta)
+
+
 REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     "Gelu": gelu,
     "QuickGelu": lambda x: x / (1 + np.exp(-1.702 * x)),
     "FastGelu": lambda x, bias: gelu_tanh(x + bias),
     "BiasGelu": lambda x, bias: gelu(x + bias),
     "FusedMatMul": lambda a, b, transA, alpha: alpha * np.swapaxes(a, -1, -2) @ b,
-    "FusedGemm": lambda a, b, c, activation: np.maximum(a @ b + c, 0),
+    "FusedGemm": fused_gemm,
     "SimplifiedLayerNormalization": rms_norm,
     "SkipLayerNormalization": lambda x, skip, scale, bias, added: layer_norm(x + skip + added, scale, bias),
     "SkipSimplifiedLayerNormalization": lambda x, skip, scale: rms_norm(x + skip, scale),
@@ -300,14 +309,21 @@ def matmul_cases() -> Iterator[Case]:
     yield Case("Gemm", [random(3, 10), random(10, 6)], {"alpha": 2.0}, (1,), rtol=1e-4, atol=1e-5, note="no C")
     yield Case("Gemm", [random(3, 10), random(10, 6), random(3, 1)], {}, (1,), rtol=1e-4, atol=1e-5, note="column C")
     yield Case("Gemm", [random(3, 10), random(10, 6), random()], {}, (1,), rtol=1e-4, atol=1e-5, note="scalar C")
-    yield fused_gemm_case()
+    yield from fused_gemm_cases()
     yield Case("FusedMatMul", [random(2, 8, 5), random(2, 8, 6)], {"transA": 1, "alpha": 0.3}, domain="com.microsoft",
                version=1, rtol=1e-4, atol=1e-5)  # fmt: skip
 
 
-def fused_gemm_case() -> Case:
+def fused_gemm_cases() -> Iterator[Case]:
     inputs = [random(3, 10), random(10, 6), random(6)]
-    return Case("FusedGemm", inputs, {"activation": "Relu"}, (1, 2), 1, "com.microsoft", rtol=1e-4, atol=1e-5)
+    for name, parameters in (
+        ("Relu", {}),
+        ("LeakyRelu", {"activation_alpha": 0.3}),
+        ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}),
+        ("Clip", {"activation_beta": 0.5}),
+    ):
+        attributes = {"activation": name, **parameters}
+        yield Case("FusedGemm", inputs, attributes, (1, 2), 1, "com.microsoft", rtol=1e-4, atol=1e-5, note=name)
 
 
 def conv_cases() -> Iterator[Case]:

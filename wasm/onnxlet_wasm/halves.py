@@ -69,14 +69,20 @@ def widened_type(type_: TensorType | None) -> TensorType | None:
 
 
 def jumps(step: Step) -> bool:
-    """Whether the step's result jumps where a 16-bit input changes by less than its last place."""
+    """Whether the step's result jumps where a 16-bit input changes by less than its last place, or is a 16-bit number
+    that float32 would round first."""
+    if step.node.op_type in ("Cast", "CastLike") and any(map(_is_half, step.outputs)):
+        source = step.inputs[0]
+        return (
+            source is not None and source.dtype is not None and source.dtype.kind in "iuf" and not _fits(source.dtype)
+        )
     if not any(t is not None and t.dtype is not None and is_half(t.dtype) for t in step.inputs):
         return False
     if step.node.op_type in _IN_STEPS and not step.node.domain and _is_bfloat16(step.inputs[0]):
         return True
     if step.node.op_type in ("Cast", "CastLike"):
         output = step.outputs[0]
-        return output is None or output.dtype is None or not (output.dtype.kind == "f" or is_half(output.dtype))
+        return output is None or output.dtype is None or output.dtype.kind != "f"
     return step.node.op_type in _JUMPS
 
 
@@ -114,6 +120,15 @@ class Halves:
             self._constants(segment.constants),
             segment.resident,
         )
+
+
+def _is_half(type_: TensorType | None) -> bool:
+    return type_ is not None and type_.dtype is not None and is_half(type_.dtype)
+
+
+def _fits(dtype: np.dtype) -> bool:
+    """Whether float32 holds all numbers of a type of NumPy's."""
+    return np.can_cast(dtype, F32, casting="safe")
 
 
 def _is_bfloat16(type_: TensorType | None) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxlet.ops.activation_table import parameter_defaults
 from onnxlet.providers.base import Step
 
 from .registry import Refused
@@ -202,13 +203,20 @@ _SIMPLE = {"": 0, "Silu": 2, "Swish": 2, "Gelu": 3, "FastGelu": 8, "Sigmoid": 4,
 
 
 def activation_of(step: Step) -> Activation:
-    """The `activation` attribute of a fused node, with its `activation_params`."""
+    """The `activation` attribute of a fused node, with its `activation_params`; FusedGemm has an attribute for each."""
     name = text(step.attribute("activation", "") or "")
     params = [float(p) for p in step.attribute("activation_params") or []]
+    single = [step.attribute(f"activation_{letter}") for letter in ("alpha", "beta")]
+    if single != [None, None] and name in ("LeakyRelu", "Clip"):
+        defaults = parameter_defaults(name)
+        params = [d if v is None else float(v) for v, d in zip(single, defaults, strict=False)]
     if name == "Relu":
         return Activation(1, 0.0, math.inf)
     if name == "Clip":
-        return Activation(1, *(params if len(params) == 2 else [-math.inf, math.inf]))
+        low, high = [*params, *(-math.inf, math.inf)[len(params) :]][:2]
+        if low != low or high != high:
+            raise Refused("a bound that is NaN has no kernel")
+        return Activation(1, low, high)
     if name == "LeakyRelu":
         return Activation(7, params[0] if params else 0.01)
     if name in ("Gelu", "GeluTanh") and (name == "GeluTanh" or params == [1.0]):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+
+from onnxlet.ops.activation_table import parameter_defaults
 
 from ..lowering import Lowering
 from ..wgsl import literal
 
 
-def _clip(low: float, high: float) -> str:
+def _clip(low: float = -math.inf, high: float = math.inf) -> str:
     return f"clip({{0}}, {literal(low, 'f32')}, {literal(high, 'f32')})"
 
 
@@ -45,6 +48,8 @@ def apply_activation(n: Lowering) -> None:
     if name not in ACTIVATIONS:
         n.refuse(f"the activation {name} has no GPU kernel")
     parameters = list(given or [])
-    if name == "LeakyRelu" and n.attribute("activation_alpha") is not None:
-        parameters = [n.attribute("activation_alpha")]
+    single = [n.attribute("activation_alpha"), n.attribute("activation_beta")]
+    if single != [None, None] and name in ("LeakyRelu", "HardSigmoid", "Clip"):
+        defaults = parameter_defaults(name)
+        parameters = [d if v is None else v for v, d in zip(single, defaults, strict=False)]
     n.extend([n.chain()], ACTIVATIONS[name](*parameters))

@@ -454,6 +454,8 @@ def quantize(node: Node, shapes: Shapes) -> None:
         return
     _equal(node, "the zero point", zero, scale)
     axis, block = node.attributes.get("axis", 1), node.attributes.get("block_size", 0)
+    if len(x) == 1:  # whatever the default says
+        axis = 0
     if not -len(x) <= axis < len(x):
         fail(node, f"axis {axis} is outside [{-len(x)}, {len(x) - 1}]")
     axis %= len(x)

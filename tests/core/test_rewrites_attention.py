@@ -174,6 +174,27 @@ def test_scores_made_otherwise_stay(scores: list[onnx.NodeProto]):
     agree(made, **square, bias=normal(BATCH, 1, 5, 5))
 
 
+def test_one_value_for_queries_keys_and_values():
+    made = model(
+        [node("Transpose", ["x"], ["t"], perm=[0, 2, 1]), node("MatMul", ["x", "t"], ["s"]),
+         node("Softmax", ["s"], ["w"]), node("MatMul", ["w", "x"], ["y"])],
+        [("x", FLOAT, ["n", "s", 4])], [("y", FLOAT, ["n", "s", 4])],
+    )  # fmt: skip
+    assert operators(made) == ["FusedAttention"]
+    agree(made, x=normal(2, 5, 4))
+
+
+def test_a_bias_that_is_a_product_too():
+    made = model(
+        [node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]), node("MatMul", ["q", "kt"], ["qk"]),
+         node("MatMul", ["b", "c"], ["bias"]), node("Add", ["qk", "bias"], ["s"]), node("Softmax", ["s"], ["w"]),
+         node("MatMul", ["w", "v"], ["y"])],
+        [(name, FLOAT, [2, 5, 4]) for name in "qkvb"] + [("c", FLOAT, [2, 4, 5])], [("y", FLOAT, [2, 5, 4])],
+    )  # fmt: skip
+    assert sorted(operators(made)) == ["FusedAttention", "MatMul"]
+    agree(made, **{name: normal(2, 5, 4) for name in "qkvb"}, c=normal(2, 4, 5))
+
+
 def test_keys_in_their_own_order_stay():
     """A product with keys that nobody transposed reads them as they lie: a copy would cost more than it brings."""
     made = model(

@@ -59,11 +59,11 @@ def _fuse(editor: Editor, softmax: Node) -> bool:
         return False
     nodes_after, weights, unseen = after
     product = nodes_after[-1]
-    scores = next((s for s in _scores(editor, softmax) if s.product.inputs[0] != s.product.inputs[1]), None)
-    if scores is None or product.inputs[0] != weights or product.inputs[1] == weights:
+    if product.inputs[0] != weights or product.inputs[1] == weights:
         return False
-    operands = _operands(editor, scores.product, product.inputs[1])
-    if operands is None:
+    readings = ((scores, _operands(editor, scores.product, product.inputs[1])) for scores in _scores(editor, softmax))
+    scores, operands = next(((s, o) for s, o in readings if o is not None), (None, None))
+    if scores is None or operands is None:
         return False
     layouts = [operand.layout(i == 1) for i, operand in enumerate(operands)]
     rank = len(operands[0].perm)

@@ -51,14 +51,18 @@ def test_attention_with_a_cache(provider):
     check(provider, one, feeds, references=definition("Attention"))
 
 
-@pytest.mark.parametrize("mask", [None, 2, 3])
+@pytest.mark.parametrize("mask", [None, "lengths", "bounds", 2, 3])
 @pytest.mark.parametrize(
     "attributes", [{}, {"unidirectional": 1}, {"qkv_hidden_sizes": [12, 12, 24], "scale": 0.2}], ids=str
 )
 def test_attention_with_projection(provider, mask, attributes):
     width = sum(attributes.get("qkv_hidden_sizes", [16] * 3))
     feeds = {"x": some(2, 5, 10)}
-    if mask:
+    if mask == "lengths":
+        feeds["m"] = np.array([5, 2], np.int32)
+    elif mask == "bounds":  # ends, then starts
+        feeds["m"] = np.array([5, 4, 0, 2], np.int32)
+    elif mask:
         feeds["m"] = (RNG.random((2, 5) if mask == 2 else (2, 5, 5)) > 0.3).astype(np.int32)
     one = node("Attention", "x w b" + " m" * bool(mask), domain=MICROSOFT, version=1, num_heads=4, **attributes)
     check(provider, one, feeds, {"w": some(10, width), "b": some(width)},

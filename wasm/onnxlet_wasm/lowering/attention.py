@@ -16,7 +16,20 @@ from ..compiler import Compiler, Place
 from ..engine import f32
 from ..layouts import broadcast_strides, strides_of
 from ..pieces import PANEL
-from .common import BOOL, F32, dtype_of, grain, need_constant, need_float32, need_types, output_shape, present, shape_of
+from .common import (
+    BOOL,
+    F32,
+    I32,
+    I64,
+    dtype_of,
+    grain,
+    need_constant,
+    need_float32,
+    need_types,
+    output_shape,
+    present,
+    shape_of,
+)
 from .copies import copy_block
 from .expansion import Expansion, expand
 from .normalize import EXPENSIVE
@@ -256,15 +269,37 @@ def _hidden_keys(e: Expansion, index: int, queries: int, keys: int) -> list[str]
     """The mask of com.microsoft's operators, 1 for what is seen, as a bias; nothing where it is absent."""
     if not present(e.step, index):
         return []
-    batch = shape_of(e.step, 0)[0]
+    batch, given, dtype = shape_of(e.step, 0)[0], shape_of(e.step, index), dtype_of(e.step, index)
     shapes = {(batch, keys): (batch, 1, 1, keys), (batch, queries, keys): (batch, 1, queries, keys)}
-    shape = shapes.get(shape_of(e.step, index))
-    if shape is None or dtype_of(e.step, index).kind not in "i":
+    if given in ((batch,), (2 * batch,)):
+        seen, shape = _between(e, e.input(index), batch, keys), (batch, 1, 1, keys)
+    elif given in shapes and dtype.kind == "i":
+        shape = shapes[given]
+        seen = e.reshape(e.binary("Greater", e.input(index), e.literal(0, dtype), dtype=BOOL), shape)
+    else:
         raise Refused("a mask of this shape has no kernel")
-    zero = e.literal(0, dtype_of(e.step, index))
-    seen = e.reshape(e.binary("Greater", e.input(index), zero, dtype=BOOL), shape)
     value = float(e.step.attribute("mask_filter_value", -10000.0))
     return [e.add("Where", [seen, e.literal(0), e.literal(value)], shape)]
+
+
+def _between(e: Expansion, bounds: str, batch: int, keys: int) -> str:
+    """Which keys lie before the end, and not before the start, of each sample: `bounds` holds the ends, then perhaps the
+    starts."""
+    dtype = e.dtype(bounds)
+    if dtype not in (I32, I64):
+        raise Refused(f"a mask of {dtype} has no kernel")
+    sides = e.shape(bounds)[0] // batch
+    ends = e.reshape(bounds, (sides, batch, 1, 1, 1))
+    at = e.literal(np.arange(keys), dtype)
+    cuts = [
+        e.add("Slice", [ends, *(e.literal([n], I64) for n in (side, side + 1))], (1, batch, 1, 1, 1), dtype=dtype)
+        for side in range(sides)
+    ]
+    seen = e.binary("Less", at, e.reshape(cuts[0], (batch, 1, 1, 1)), dtype=BOOL)
+    if sides == 2:
+        begun = e.binary("GreaterOrEqual", at, e.reshape(cuts[1], (batch, 1, 1, 1)), dtype=BOOL)
+        seen = e.binary("And", seen, begun, dtype=BOOL)
+    return seen
 
 
 def _microsoft_scores(e: Expansion, q: Heads, k: Heads, mask: int, bias: int) -> Scores:

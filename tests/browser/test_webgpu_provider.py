@@ -11,26 +11,28 @@ import pytest
 
 from tests.browser.harness import Chromium, PyodideHost, SnippetError
 from tests.conftest import DATA, REPOSITORY, shared_dir
-from tests.webgpu import attention_cases, cases, more_cases, type_cases
+from tests.webgpu import attention_cases, cases, more_cases, quantized_cases, type_cases
 
-FAMILIES = [*cases.FAMILIES, *type_cases.FAMILIES, *more_cases.FAMILIES, *attention_cases.FAMILIES]
-PARTS = ("cases", "type_cases", "more_cases", "attention_cases")
+MODULES = (cases, type_cases, more_cases, attention_cases, quantized_cases)
+FAMILIES = [family for module in MODULES for family in module.FAMILIES]
+PARTS = [module.__name__.rpartition(".")[2] for module in MODULES]
 FOLDER = REPOSITORY / "tests" / "webgpu"
 SOURCES = {name: FOLDER / f"{name}.py" for name in PARTS}
 
 LOAD_CASES = """
 import sys, types
-texts = {"cases": cases, "type_cases": type_cases, "more_cases": more_cases, "attention_cases": attention_cases}
-for name, text in texts.items():
+names = PARTS
+for name in names:
+    text = globals()[name]
     part = types.ModuleType(f"tests.webgpu.{name}")
     sys.modules.update({"tests": types.ModuleType("tests"), "tests.webgpu": types.ModuleType("tests.webgpu")})
     sys.modules[part.__name__] = part
     exec(bytes(text).decode(), part.__dict__)
 module = sys.modules["tests.webgpu.cases"]
-for other in list(texts)[1:]:
+for other in names[1:]:
     module.FAMILIES.update(sys.modules[f"tests.webgpu.{other}"].FAMILIES)
 from onnxlet_webgpu.provider import create_async
-"""
+""".replace("PARTS", repr(PARTS))
 
 
 def run_family(host: PyodideHost, family: str, **options: object) -> list[str]:

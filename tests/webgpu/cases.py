@@ -81,7 +81,6 @@ REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     "QuickGelu": lambda x: x / (1 + np.exp(-1.702 * x)),
     "FastGelu": lambda x, bias: gelu_tanh(x + bias),
     "BiasGelu": lambda x, bias: gelu(x + bias),
-    "FusedMatMul": lambda a, b, transA, alpha: alpha * np.swapaxes(a, -1, -2) @ b,
     "FusedGemm": fused_gemm,
     "SimplifiedLayerNormalization": rms_norm,
     "SkipLayerNormalization": lambda x, skip, scale, bias, added: layer_norm(x + skip + added, scale, bias),

@@ -9,7 +9,7 @@ from onnxlet.graph.ir import Node, TensorType
 from onnxlet.providers.base import Step
 from onnxlet_webgpu.lowering import registered
 from onnxlet_webgpu.provider import WebGpuProvider
-from tests.webgpu import attention_cases, cases, more_cases, type_cases
+from tests.webgpu import attention_cases, cases, more_cases, quantized_cases, type_cases
 from tests.webgpu.cases import Case, check, expected, in_half, random, segment_of, step_of
 
 FAMILIES = {
@@ -17,6 +17,7 @@ FAMILIES = {
     **type_cases.FAMILIES,
     **more_cases.FAMILIES,
     **attention_cases.FAMILIES,
+    **quantized_cases.FAMILIES,
 }
 CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases()]
 

@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     normalization,
     pooling,
     quantization,
+    quantized_microsoft,
     recurrent,
     reduction,
     resize,

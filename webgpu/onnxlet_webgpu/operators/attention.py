@@ -98,6 +98,7 @@ def attention(n: Lowering) -> None:
         scale = 1.0
     scores = emit_scores(n, q, k, scale)
     _step(n, stepped)
+    n.ignore("qk_matmul_output_mode")
     shown = n.attribute("qk_matmul_output_mode", 0) if n.has_output(3) else None
     scores = _show(n, scores, shown == 0)
     emit_cap(n, n.attribute("softcap", 0.0))

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from ..kernel import Binding, Operand
-from ..lowering import Lowering, Tensor, lowering
+from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from ..wgsl import contiguous_strides
 from .arithmetic import at
 from .quantization import emit_requantized
@@ -82,7 +82,10 @@ def conv_integer(n: Lowering) -> None:
 
 
 @lowering("QLinearConv")
+@lowering("QLinearConv", domain=MICROSOFT)
 def qlinear_conv(n: Lowering) -> None:
+    if n.attribute("channels_last", 0):
+        n.refuse("a quantised convolution with its channels last has no GPU kernel")
     x, w, out = n.input(0, "int32", "uint32"), n.input(3, "int32", "uint32"), n.output(0, "int32", "uint32")
     total = n.temporary("total", out.shape, np.int32)
     emit_direct(n, x, w, total, _geometry(n, x, w, out), (2, 5))

@@ -295,61 +295,80 @@ def padded_columns(matrix: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.pad(matrix, widths) if extra else matrix)
 
 
-def _operand(n: Lowering, index: int, transposed: bool) -> tuple[Matrix, tuple[int, ...], int, int, Tensor]:
-    """Input `index` as matrices: layout, batch shape, rows, columns."""
+@dataclass(frozen=True, slots=True)
+class MatrixOperand:
+    """An operand of MatMul: matrices of `rows` by `columns`, `step` elements apart, and the shape of their batch."""
+
+    tensor: Tensor
+    matrix: Matrix
+    batch: tuple[int, ...]
+    rows: int
+    columns: int
+    step: int
+
+
+def _operand(n: Lowering, index: int, transposed: bool, rows_first: bool = False) -> MatrixOperand:
+    """Input `index` as matrices; where `rows_first`, the rows stand before the batch."""
     t = n.input(index)
     shape = t.shape
     if len(shape) == 1:
         shape = (1, *shape) if index == 0 else (*shape, 1)
-    rows, columns = shape[-2:]
-    row_stride, column_stride = columns, 1
+    batch, (rows, columns) = tuple(shape[:-2]), shape[-2:]
+    row_stride, column_stride, step = columns, 1, rows * columns
+    if rows_first and len(shape) > 2:
+        rows, batch = shape[0], tuple(shape[1:-1])
+        row_stride, step = prod(batch) * columns, columns
     if transposed and len(t.shape) > 1:
         rows, columns, row_stride, column_stride = columns, rows, column_stride, row_stride
-    return Matrix(t.value, t.size, row_stride, column_stride), tuple(shape[:-2]), rows, columns, t
+    return MatrixOperand(t, Matrix(t.value, t.size, row_stride, column_stride), batch, rows, columns, step)
 
 
-def emit_matmul(n: Lowering, trans_a: bool = False, trans_b: bool = False) -> None:
+def emit_matmul(
+    n: Lowering, trans_a: bool = False, trans_b: bool = False, rows_first: tuple[bool, bool] = (False, False)
+) -> None:
     """Add the product of inputs 0 and 1 with NumPy's broadcasting of leading dimensions."""
     weights = n.step.inputs[1]
-    if weights is not None and weights.concrete and len(weights.dims) == 2:
+    if weights is not None and weights.concrete and len(weights.dims) == 2 and not any(rows_first):
         parts = n.parts(1, 0 if trans_b else 1)
         if parts is not None:
             _emit_in_parts(n, trans_a, trans_b, parts)
             return
-    a, a_batch, m, k, a_tensor = _operand(n, 0, trans_a)
-    b, b_batch, k2, columns, b_tensor = _operand(n, 1, trans_b)
+    a, b = _operand(n, 0, trans_a, rows_first[0]), _operand(n, 1, trans_b, rows_first[1])
     out = n.output(0, "float32")
-    if k != k2:
+    m, k, columns = a.rows, a.columns, b.columns
+    if k != b.rows:
         n.refuse("its inner dimensions differ")
-    if n.is_constant(1) and not b_batch and (trans_b or columns % 4) and columns > 4:
+    right = b.matrix
+    if n.is_constant(1) and not b.batch and (trans_b or columns % 4) and columns > 4:
         # Lay a weight out once so that four columns are one vec4.
         width = columns + -columns % 4
         tag = f"columns{'T' if trans_b else ''}"
         make: Callable[..., Any] = (lambda w: padded_columns(w.T)) if trans_b else padded_columns
-        b = Matrix(n.derive((1,), tag, make), k * width, width, 1)
-    if not b_batch and not trans_a:
+        right = Matrix(n.derive((1,), tag, make), k * width, width, 1)
+    a_batch = a.batch
+    if not b.batch and not trans_a and not rows_first[0]:
         m, a_batch = m * prod(a_batch), ()
-    batch_dims = np.broadcast_shapes(a_batch, b_batch)
+    batch_dims = np.broadcast_shapes(a_batch, b.batch)
 
-    def batched(matrix: Matrix, own: tuple[int, ...], rows: int, cols: int) -> Matrix:
+    def batched(matrix: Matrix, own: tuple[int, ...], step: int) -> Matrix:
         if not batch_dims:
             return matrix
-        strides = [s * rows * cols for s in broadcast_strides(own, batch_dims)]
+        strides = [s * step for s in broadcast_strides(own, batch_dims)]
         base = index_expression(batch_dims, strides, 0, "batch")
-        return replace(matrix, base=base, aligned=rows * cols % 4 == 0)
+        return replace(matrix, base=base, aligned=step % 4 == 0)
 
-    left, right = batched(a, a_batch, m, k), batched(b, b_batch, k, columns)
+    left, right = batched(a.matrix, a_batch, a.step), batched(right, b.batch, b.step)
     product = Product(left, right, m, columns, k, prod(batch_dims) if batch_dims else None)
-    emit_product(n, product, out, n.title(a_tensor, b_tensor, note="transposed " if trans_a or trans_b else ""))
+    emit_product(n, product, out, n.title(a.tensor, b.tensor, note="transposed " if trans_a or trans_b else ""))
 
 
 def _emit_in_parts(n: Lowering, trans_a: bool, trans_b: bool, parts: list[tuple[int, int]]) -> None:
     """The product with a constant matrix that is too large to be bound: some columns at a time, joined at the end."""
-    a, batch, m, k, a_tensor = _operand(n, 0, trans_a)
-    if trans_a and batch:
+    a = _operand(n, 0, trans_a)
+    if trans_a and a.batch:
         n.refuse("transposed matrices in a batch times one that is too large to be bound have no GPU kernel")
     out = n.output(0, "float32")
-    rows, columns = m * prod(batch), parts[-1][1]
+    rows, k, columns = a.rows * prod(a.batch), a.columns, parts[-1][1]
     whole = n.temporary("whole", (rows, columns))
     for start, stop in parts:
         width = stop - start + -(stop - start) % 4
@@ -359,7 +378,8 @@ def _emit_in_parts(n: Lowering, trans_a: bool, trans_b: bool, parts: list[tuple[
 
         b = Matrix(n.derive((1,), f"columns {start}:{stop} {trans_b}", slice_of), k * width, width, 1)
         part = n.temporary(f"columns {start}", (rows, stop - start))
-        emit_product(n, Product(a, b, rows, stop - start, k), part, n.title(a_tensor, part, note="some columns"))
+        title = n.title(a.tensor, part, note="some columns")
+        emit_product(n, Product(a.matrix, b, rows, stop - start, k), part, title)
         place = f"i / {stop - start}u * {columns}u + i % {stop - start}u + {start}u"
         body, groups = (
             flat_body(f"store({place}, x[i]);", "arrayLength(&x)"),
@@ -379,9 +399,8 @@ def matmul(n: Lowering) -> None:
 @lowering("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def fused_matmul(n: Lowering) -> None:
     """MatMul with transposed operands, a factor, and in onnxlet's own form a bias, a residual and an activation."""
-    if n.attribute("transBatchA", 0) or n.attribute("transBatchB", 0):
-        n.refuse("FusedMatMul with transposed batches has no GPU kernel")
-    emit_matmul(n, bool(n.attribute("transA", 0)), bool(n.attribute("transB", 0)))
+    rows_first = bool(n.attribute("transBatchA", 0)), bool(n.attribute("transBatchB", 0))
+    emit_matmul(n, bool(n.attribute("transA", 0)), bool(n.attribute("transB", 0)), rows_first)
     alpha = n.attribute("alpha", 1.0)
     if alpha != 1.0:
         n.extend([n.chain()], f"{{0}} * {literal(alpha, 'f32')}")

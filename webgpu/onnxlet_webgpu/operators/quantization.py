@@ -111,7 +111,11 @@ def dequantize_linear(n: Lowering) -> None:
 
 @lowering("DynamicQuantizeLinear")
 def dynamic_quantize_linear(n: Lowering) -> None:
-    x, y, scale, zero = n.input(0), n.output(0), n.output(1), n.output(2)
+    emit_dynamic(n, n.input(0), n.output(0), n.output(1), n.output(2))
+
+
+def emit_dynamic(n: Lowering, x: Tensor, y: Tensor, scale: Tensor, zero: Tensor) -> None:
+    """Add the quantisation of `x` to uint8 over its own range, made to include 0."""
     low, high = n.temporary("low", ()), n.temporary("high", ())
     axes = list(range(len(x.shape)))
     emit_reduction(n, "ReduceMin", x, low, axes)
@@ -143,26 +147,38 @@ def _zero_shape(t: Tensor, rank: int, rows: bool) -> tuple[int, ...]:
     return () if t.size == 1 else t.shape
 
 
-def emit_integer_product(n: Lowering, a: Tensor, b: Tensor, zeros: tuple[int, int], out: Tensor) -> None:
-    """Add the product of two integer tensors less their zero points (inputs with these numbers) as i32."""
+def optional(n: Lowering, index: int, *kinds: str) -> Tensor | None:
+    return n.input(index, *(kinds or ("int32", "uint32"))) if n.has_input(index) else None
+
+
+def emit_integer_product(
+    n: Lowering, a: Tensor, b: Tensor, a_zero: Tensor | None, b_zero: Tensor | None, out: Tensor,
+    transposed: tuple[bool, bool] = (False, False),
+) -> None:  # fmt: skip
+    """Add the product of two integer tensors less their zero points as i32."""
     left, right = a.shape if len(a.shape) > 1 else (1, *a.shape), b.shape if len(b.shape) > 1 else (*b.shape, 1)
-    m, k, columns = left[-2], left[-1], right[-1]
-    if k != right[-2]:
+    (m, k), (k2, columns) = left[-2:], right[-2:]
+    a_row, a_step, b_step, b_column = k, 1, columns, 1
+    if transposed[0]:
+        m, k, a_row, a_step = k, m, a_step, a_row
+    if transposed[1]:
+        k2, columns, b_step, b_column = columns, k2, b_column, b_step
+    if k != k2:
         n.refuse("its inner dimensions differ")
     batch = np.broadcast_shapes(left[:-2], right[:-2])
     shape = (*batch, m, columns)
-    a_start = index_expression(shape, [*_batched(left, batch), k, 0])
-    b_start = index_expression(shape, [*_batched(right, batch), 0, 1])
+    a_start = index_expression(shape, [*_batched(left, batch), a_row, 0])
+    b_start = index_expression(shape, [*_batched(right, batch), 0, b_column])
     reads = [a.binding("a"), b.binding("b")]
     lines = [f"let row = {a_start};", f"let column = {b_start};"]
     values = []
-    for name, t, place, zero in (("a", a, "row + k", zeros[0]), ("b", b, f"column + k * {columns}u", zeros[1])):
+    places = (("a", a, f"row + k * {a_step}u", a_zero), ("b", b, f"column + k * {b_step}u", b_zero))
+    for name, t, place, zero in places:
         value = _integer(t, f"{name}[{place}]")
-        if n.has_input(zero):
-            z = n.input(zero, "int32", "uint32")
-            reads.append(z.binding(f"{name}_zero"))
-            own = _zero_shape(z, len(t.shape), name == "a")
-            lines.append(f"let {name}0 = {_integer(z, f'{name}_zero[{broadcast_index(own, shape)}]')};")
+        if zero is not None:
+            reads.append(zero.binding(f"{name}_zero"))
+            own = _zero_shape(zero, len(t.shape), name == "a")
+            lines.append(f"let {name}0 = {_integer(zero, f'{name}_zero[{broadcast_index(own, shape)}]')};")
             value = f"({value} - {name}0)"
         values.append(value)
     lines += ["var total = 0;", f"for (var k = 0u; k < {k}u; k++) {{ total += {values[0]} * {values[1]}; }}"]
@@ -177,14 +193,15 @@ def _batched(shape: tuple[int, ...], batch: tuple[int, ...]) -> list[int]:
 
 @lowering("MatMulInteger")
 def matmul_integer(n: Lowering) -> None:
-    emit_integer_product(n, n.input(0, "int32", "uint32"), n.input(1, "int32", "uint32"), (2, 3), n.output(0))
+    a, b = n.input(0, "int32", "uint32"), n.input(1, "int32", "uint32")
+    emit_integer_product(n, a, b, optional(n, 2), optional(n, 3), n.output(0))
 
 
 @lowering("QLinearMatMul")
 def qlinear_matmul(n: Lowering) -> None:
     a, b, out = n.input(0, "int32", "uint32"), n.input(3, "int32", "uint32"), n.output(0, "int32", "uint32")
     total = n.temporary("total", out.shape, np.int32)
-    emit_integer_product(n, a, b, (2, 5), total)
+    emit_integer_product(n, a, b, optional(n, 2), optional(n, 5), total)
     rows = (a.shape[-2], 1) if len(a.shape) > 1 else None
     emit_requantized(n, total, out, (1, 4, 6, 7), (rows, None, rows, rows))
 

@@ -200,8 +200,8 @@ def non_max_suppression(
     for batch in range(scores.shape[0]):
         for klass in range(scores.shape[1]):
             score = scores[batch, klass]
-            order = np.argsort(-score, kind="stable")
-            order = order[score[order] > lowest_score]
+            order = np.flatnonzero(score > lowest_score)  # few, as a rule, and sorting many takes long
+            order = order[np.argsort(-score[order], kind="stable")]
             kept = suppress(lower[batch, order], upper[batch, order], limit, overlap)
             selected += [(batch, klass, int(order[i])) for i in kept]
     return np.array(selected, np.int64).reshape(-1, 3)

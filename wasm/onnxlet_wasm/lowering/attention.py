@@ -283,8 +283,8 @@ def _hidden_keys(e: Expansion, index: int, queries: int, keys: int) -> list[str]
 
 
 def _between(e: Expansion, bounds: str, batch: int, keys: int) -> str:
-    """Which keys lie before the end, and not before the start, of each sample: `bounds` holds the ends, then perhaps the
-    starts."""
+    """Which keys lie before the end, and not before the start, of each sample: `bounds` holds all ends, then perhaps
+    all starts."""
     dtype = e.dtype(bounds)
     if dtype not in (I32, I64):
         raise Refused(f"a mask of {dtype} has no kernel")

@@ -41,6 +41,8 @@ WRONG: list[tuple[str, list[np.ndarray | None], dict[str, Any], int, int, str]] 
     ("RotaryEmbedding", [zeros(2, 4, 3, 8), zeros(2, 3, 4), zeros(2, 3, 3)], {}, 1, 23, "sin_cache must have shape"),
     ("BitShift", [zeros(3, dtype=np.uint8)] * 2, {"direction": "UP"}, 1, 11, "LEFT, RIGHT are known"),
     ("Gemm", [zeros(2, 3), zeros(3, 4), zeros(4)], {}, 1, 6, "without broadcast"),
+    ("CausalConvWithState", [zeros(2, 4, 2), zeros(2, 4, 8)], {}, 2, 27, "weights must have shape [4, 1, 8]"),
+    ("CausalConvWithState", [zeros(2, 4, 2), zeros(4, 1, 0)], {}, 2, 27, "weights a length"),
     ("OneHot", [zeros(2), zeros(), zeros(8)], {}, 1, 11, "off and on must have shape [2]"),
     ("OneHot", [zeros(2), zeros(3), zeros(2)], {}, 1, 11, "depth must have one element"),
     ("RoiAlign", [zeros(1, 1, 4, 4), zeros(3, 0), zeros(3, dtype=I64)], {}, 1, 16, "regions must have shape [3, 4]"),

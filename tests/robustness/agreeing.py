@@ -2,8 +2,8 @@
 
     python -m tests.robustness.agreeing CORPUS FIRST LAST
 
-`CORPUS` holds the standard's cases. Graph n, its inputs, the level, and the threads come from seed n. The lines on
-stdout are those of `victim.py`.
+`CORPUS` holds cases of single operators, the standard's and ours. Graph n, its inputs, the level, and the threads come
+from seed n. The lines on stdout are those of `victim.py`.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ import pytest
 
 from tests.conformance import packing, suite
 from tests.conftest import DATA, REPOSITORY
+from tests.core.ops import recording
+from tests.robustness import recorded
 
 
 def small_models() -> list[tuple[bytes, list[Any]]]:
@@ -63,6 +65,11 @@ def campaign(module: str, corpus: Path, first: int, last: int) -> tuple[list[str
     return problems, stages
 
 
+def operators(config: pytest.Config) -> list[suite.Case]:
+    """For a campaign, cases for all operators: the standard's, and what our own tests of operators call."""
+    return [*suite.collect(), *recorded.cases(recording.calls())] if config.getoption("--fuzz") else []
+
+
 def try_out(module: str, corpus: list[Any], everyday: int, folder: Path, config: pytest.Config) -> Counter[str]:
     """A campaign of as many cases as the options ask for; fails where one found something."""
     count, first = config.getoption("--fuzz"), config.getoption("--fuzz-from")
@@ -81,12 +88,11 @@ def try_out(module: str, corpus: list[Any], everyday: int, folder: Path, config:
 def test_wrong_models(tmp_path: Path, request: pytest.FixtureRequest):
     corpus = small_models()
     assert len(corpus) > 30
-    if request.config.getoption("--fuzz"):
-        corpus += [(case.model, case.sets[0][0]) for case in suite.collect() if case.sets]
+    corpus += [(case.model, case.sets[0][0]) for case in operators(request.config) if case.sets]
     stages = try_out("victim", corpus, 300, tmp_path, request.config)
     assert stages["ran"] > sum(stages.values()) / 5, stages  # else the reader alone is tried
 
 
 def test_random_graphs(tmp_path: Path, request: pytest.FixtureRequest):
-    stages = try_out("agreeing", suite.collect(), 60, tmp_path, request.config)
+    stages = try_out("agreeing", operators(request.config) or suite.collect(), 60, tmp_path, request.config)
     assert stages["ran"] > sum(stages.values()) * 0.9, stages

@@ -214,3 +214,26 @@ def test_a_region_with_more_samples_than_pixels_on_earth():
     feeds = {"x": np.ones((1, 1, 4, 4), np.float32), "rois": np.array([[0, 0, 1e9, 1e9]], np.float32)}
     with pytest.raises(onnxlet.LimitError, match="samples"):
         load_and_run(made, feeds)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "attributes"),
+    [
+        ("Attention", [(1, 3, 8), (6, 24)], {"num_heads": 2}),
+        ("Attention", [(1, 3, 8), (8, 24), (20,)], {"num_heads": 2}),
+        ("MultiHeadAttention", [(1, 3, 8), (1, 5, 8), (1, 4, 8)], {"num_heads": 2}),
+        ("MultiHeadAttention", [(1, 3, 8), (1, 5, 4), (1, 5, 8)], {"num_heads": 2}),
+        ("MultiHeadAttention", [(2, 3, 8), (3, 5, 8), (3, 5, 8)], {"num_heads": 2}),
+    ],
+    ids=str,
+)
+def test_operands_that_do_not_go_together(operator: str, shapes: list[tuple[int, ...]], attributes: dict[str, int]):
+    """What is written out as several steps reads nothing beyond its operands: the definition says what is wrong."""
+    names = [f"x{i}" for i in range(len(shapes))]
+    made = model(
+        [node(operator, names, ["y"], domain="com.microsoft", **attributes)],
+        [(name, FLOAT, [None] * len(shape)) for name, shape in zip(names, shapes, strict=True)], [("y", FLOAT, None)],
+        domains=["com.microsoft"], check=False,
+    )  # fmt: skip
+    with pytest.raises((onnxlet.NodeError, onnxlet.ShapeError), match="'y'"):
+        load_and_run(made, {n: np.ones(shape, np.float32) for n, shape in zip(names, shapes, strict=True)})

@@ -12,6 +12,7 @@ from . import threads
 from .engine import IN_BROWSER, Engine
 from .halves import Halves, jumps
 from .lowering import Refused, expanded, expanded_segment, find, joined_convolutions, joined_rounding, on_bytes
+from .lowering.expansion import check_part
 from .memory import Memory
 from .program import Program
 
@@ -36,7 +37,11 @@ class KernelProvider:
                     return f"the shape of {name!r} is not known before it is computed"
             if jumps(step):
                 return "it tells 16-bit floats apart by their last place, and kernels keep more than that"
-            for part in expanded(self._halves.step(step), self._derivations):
+            wide = self._halves.step(step)
+            parts = expanded(wide, self._derivations)
+            for part in parts:
+                if part is not wide:
+                    check_part(part)
                 find(part.node)(part)
         except Refused as refusal:
             return str(refusal)

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from onnxlet.errors import ShapeError
+from onnxlet.graph.infer import infer_node, requirements
 from onnxlet.graph.ir import Node, TensorType
 from onnxlet.model.tensors import Tensor
 from onnxlet.providers.base import Segment, Step
@@ -156,6 +159,27 @@ def expanded(step: Step, derivations: Derivations, depth: int = 0) -> list[Step]
     if expansion.steps == [step]:
         return [step]
     return [s for inner in expansion.steps for s in expanded(inner, derivations, depth + 1)]
+
+
+FEW = 64
+"""Elements that a shape, or a list of axes, may have."""
+
+
+def check_part(step: Step) -> None:
+    """Refuse a step whose operands do not go together: then those of the operator that it is a part of do not, and its
+    definition says how."""
+    constants = [
+        step.constant(i) if t is not None and t.concrete and t.dtype == I64 and prod(t.dims) <= FEW else None
+        for i, t in enumerate(step.inputs)
+    ]
+    try:
+        requirements.check(step.node, step.inputs)
+        found = infer_node(step.node, step.inputs, constants)
+    except ShapeError as error:
+        raise Refused(str(error)) from error
+    for type_, wanted in zip(found, step.outputs, strict=True):
+        if isinstance(type_, TensorType) and type_.concrete and wanted is not None and type_.dims != wanted.dims:
+            raise Refused(f"{step.node.op_type} gives {type_}, not {wanted}")
 
 
 def expanded_segment(segment: Segment, derivations: Derivations) -> Segment:

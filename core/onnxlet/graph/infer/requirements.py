@@ -134,6 +134,19 @@ def conv_transpose(node: Node, shapes: Shapes) -> None:
     _kernel(node, w)
 
 
+@requires("CausalConvWithState")
+def causal_conv(node: Node, shapes: Shapes) -> None:
+    x, w, bias, past = shapes[:4]
+    if x is None or w is None:
+        return
+    if len(x) != 3 or len(w) != 3 or not w[2]:
+        fail(node, f"input {list(x)} and weights {list(w)} must have 3 dimensions, and weights a length")
+    _equal(node, "the weights", w, (x[1], 1, w[2]))
+    _equal(node, "the bias", bias, x[1:2])
+    _equal(node, "the past state", past, (*x[:2], w[2] - 1))
+    _one_of(node, "activation", "none", ("none", "silu", "swish"))
+
+
 @requires("RNN", "GRU", "LSTM")
 def recurrent(node: Node, shapes: Shapes) -> None:
     """Shapes of W, R, B, sequence_lens, the initial states, and an LSTM's peepholes."""

@@ -50,7 +50,11 @@ class SessionOptions:
     limits: Limits = DEFAULT
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Keep a configuration entry. onnxlet reads none today; code that sets some goes on working."""
+        """Set a configuration entry.
+
+        `session.disable_cpu_ep_fallback` = "1" makes it an error, with all the reasons, if the first provider does not
+        compute every node (`ProviderError`, when a plan is made). Others are kept, and change nothing.
+        """
         self.config_entries[key] = value
 
     def get_session_config_entry(self, key: str) -> str:

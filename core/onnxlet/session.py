@@ -148,7 +148,7 @@ class InferenceSession:
             for provider in made:
                 provider.close()
             raise
-        self._executor = GraphExecutor(graph, made, limits=self._options.limits)
+        self._executor = self._executor_of(graph)
         self._overridden: GraphExecutor | None = None
 
     # Running
@@ -222,8 +222,16 @@ class InferenceSession:
         if not any(name in feeds for name in self._model.graph.defaults):
             return self._executor
         if self._overridden is None:
-            self._overridden = GraphExecutor(self._model.graph, self._providers, limits=self._options.limits)
+            self._overridden = self._executor_of(self._model.graph)
         return self._overridden
+
+    def _executor_of(self, graph: Graph) -> GraphExecutor:
+        executor = GraphExecutor(graph, self._providers, limits=self._options.limits)
+        first = self._providers[0].name if self._providers else providers.CPU
+        strict = self._options.config_entries.get("session.disable_cpu_ep_fallback") == "1"
+        if strict and first != providers.CPU:
+            executor.alone = first
+        return executor
 
     @asynccontextmanager
     async def _async_turn(self) -> AsyncIterator[None]:

@@ -81,6 +81,8 @@ class GraphExecutor:
         self.latest: Stage | None = None
         self.shortcut: Shortcut | None = None
         """How to run the latest plan, when it was the latest one before too."""
+        self.alone = ""
+        """The name of a provider that has to compute everything; else planning fails with the reasons."""
         self.telling = telling_inputs(graph)
         self.values_told: set[tuple[bytes, ...]] = set()
 
@@ -149,13 +151,22 @@ class GraphExecutor:
         self, nodes: Sequence[Node], types: Mapping[str, Type | None], constants: Mapping[str, Tensor]
     ) -> Stage:
         return make_stage(
-            nodes, self.graph.outputs, types, constants, self.providers, self._make_body, self.graph, self.limits
+            nodes,
+            self.graph.outputs,
+            types,
+            constants,
+            self.providers,
+            self._make_body,
+            self.graph,
+            self.limits,
+            self.alone,
         )
 
     def _make_body(
         self, graph: Graph, captured: Mapping[str, Type | None], constants: Mapping[str, Tensor]
     ) -> GraphExecutor:
         executor = GraphExecutor(graph, self.providers, constants, list(captured), self.limits)
+        executor.alone = self.alone
         executor.telling = []  # what a body is given changes with every turn
         return executor
 

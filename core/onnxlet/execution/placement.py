@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..errors import ProviderError
 from ..providers.base import Provider, Step
 
 NUMPY = "NumPy"
@@ -104,6 +105,21 @@ def demote_islands(
             placements[i].refusals = {**refusals, **placements[i].refusals}
         moved = True
     return moved
+
+
+def refuse_others(steps: Sequence[Step], placements: Sequence[Placement], name: str) -> None:
+    """Raise `ProviderError` with all the reasons where steps are not on the provider `name`. A node with bodies may be
+    elsewhere: the nodes inside of them are looked at by themselves."""
+    elsewhere = [
+        f"{step.node.label!r} ({step.node.operator}): {placement.refusals.get(name, placement.name)}"
+        for step, placement in zip(steps, placements, strict=True)
+        if placement.name != name and next(step.node.subgraphs(), None) is None
+    ]
+    if elsewhere:
+        raise ProviderError(
+            f"falling back to the CPU is switched off, and {name} does not compute {len(elsewhere)} of "
+            f"{len(steps)} nodes: {'; '.join(elsewhere)}"
+        )
 
 
 def dependencies_of(reads: Sequence[Sequence[str]], writes: Sequence[Sequence[str]]) -> list[set[int]]:

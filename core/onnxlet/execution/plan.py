@@ -24,7 +24,7 @@ from ..providers.base import Executable, Provider, Segment, Step
 from .folding import fold_into, foldable, shape_result, too_large
 from .inlining import branch_taken, inlined
 from .numpy_steps import Body, Call, describe
-from .placement import Placement, demote_islands, dependencies_of, order, place
+from .placement import Placement, demote_islands, dependencies_of, order, place, refuse_others
 
 if TYPE_CHECKING:
     from .executor import GraphExecutor
@@ -182,12 +182,14 @@ def make_stage(
     make_body: Any,
     declared: Graph,
     limits: Limits,
+    alone: str = "",
 ) -> Stage:
     """Plan `nodes` as far as types are known.
 
     `types` holds the types of the values that are there at run time (inputs, earlier results); `outputs` are the
     names that must be there at the end; `make_body(graph, types, constants)` makes the executor of a sub-graph.
-    Raises `ShapeError` where a node's inputs can't be right.
+    `alone` names a provider that must compute all of them: `ProviderError` says which it can't, and why. Raises
+    `ShapeError` where a node's inputs can't be right.
     """
     known: dict[str, Type | None] = dict(types)
     values: dict[str, Tensor] = dict(constants)
@@ -271,6 +273,7 @@ def make_stage(
         declared,
         limits,
         looked_at,
+        alone,
     )
 
 
@@ -307,13 +310,16 @@ def _schedule(
     declared: Graph,
     limits: Limits,
     looked_at: Sequence[Node],
+    alone: str,
 ) -> Stage:
     reads = [node_reads(step.node) for step in steps]
     writes = [[name for name in step.node.outputs if name] for step in steps]
     dependencies = dependencies_of(reads, writes)
     segments = order(dependencies, placements)
     cpu = [p for p in providers if p.name == "CPUExecutionProvider"]
-    if demote_islands(steps, placements, segments, cpu):
+    if alone:
+        refuse_others(steps, placements, alone)
+    elif demote_islands(steps, placements, segments, cpu):
         segments = order(dependencies, placements)
 
     kept = {*outputs, *(name for node in deferred for name in node_reads(node))}

@@ -11,7 +11,6 @@ import tempfile
 import zipfile
 from collections import defaultdict
 from pathlib import Path
-from pprint import pformat
 
 import slim_wheel
 
@@ -65,6 +64,18 @@ def add(wheel: Path, python: Path) -> None:
         if package != "onnxlet.ops" and len(words) > len(set(words)):  # an operator's versions may be in several
             twice = sorted({word for word in words if words.count(word) > 1})
             raise ValueError(f"{package}: two families register {', '.join(twice)}")
-    table = {p: {f: " ".join(sorted(words)) for f, words in sorted(families.items())} for p, families in names.items()}
-    contents[MODULE] = f"NAMES = {pformat(table, width=200, compact=True)}\n".encode()
+    table = {
+        package: {family: _by_domain(words) for family, words in sorted(families.items())}
+        for package, families in names.items()
+    }
+    contents[MODULE] = f"NAMES = {table!r}\n".encode()
     slim_wheel.write(wheel, contents)
+
+
+def _by_domain(words: set[str]) -> dict[str, str]:
+    """The names after each domain, in one text."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for word in sorted(words):
+        domain, _, name = word.rpartition(":")
+        found[domain].append(name)
+    return {domain: " ".join(names) for domain, names in found.items()}

@@ -69,8 +69,10 @@ def slim_module(source: str, documented: bool = False) -> str:
         for row, start, end in sorted(_annotations(tree, lines), reverse=True):
             line = lines[row - 1].encode()  # columns count bytes
             lines[row - 1] = (line[:start] + line[end:]).decode()
-        for first, last in _docstrings(tree):
+        for node, first, last in _docstrings(tree):
             lines[first - 1 : last] = [""] * (last - first + 1)
+            if isinstance(node, ast.ClassDef) and node.decorator_list:  # a dataclass without one works long to make one
+                lines[first - 1] = " " * node.body[0].col_offset + '" "'
         texts = _rows_inside_strings(tree)
         for row, line in enumerate(lines, 1):
             if row not in texts:
@@ -115,8 +117,8 @@ def _defines_operator(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
     )
 
 
-def _docstrings(tree: ast.Module) -> list[tuple[int, int]]:
-    """First and last lines of all docstrings that share no line with code and aren't a body's only statement."""
+def _docstrings(tree: ast.Module) -> list[tuple[ast.AST, int, int]]:
+    """Owner, first and last line of all docstrings that share no line with code and aren't a body's only statement."""
     found = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -127,5 +129,5 @@ def _docstrings(tree: ast.Module) -> list[tuple[int, int]]:
         last = text.end_lineno or text.lineno
         start = 0 if isinstance(node, ast.Module) else node.lineno
         if start < text.lineno and last < following.lineno:
-            found.append((text.lineno, last))
+            found.append((node, text.lineno, last))
     return found

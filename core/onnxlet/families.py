@@ -9,8 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 
 INDEX = "onnxlet.family_index"
-"""A module that is in wheels only. Its `NAMES` tell, for a package and a family, what the family registers: words,
-each an operator's name after its domain and a colon."""
+"""A module that is in wheels only. Its `NAMES` tell, for a package, a family and a domain, the names of the operators
+that the family registers, in one text."""
 
 
 class Families:
@@ -51,8 +51,9 @@ class Families:
         except ModuleNotFoundError:
             return {}
         index: dict[tuple[str, str], list[str]] = {}
-        for family, words in names.items():
-            for word in words.split():
-                domain, _, name = word.rpartition(":")
-                index.setdefault((domain, name), []).append(f"{self.package}.{family}")
+        for family, domains in names.items():
+            module = f"{self.package}.{family}"
+            for domain, words in domains.items():
+                for name in words.split():
+                    index.setdefault((domain, name), []).append(module)
         return index

@@ -138,3 +138,31 @@ def test_closing_gives_memory_back(chromium: Chromium) -> None:
     )
     # Sixty memories of their own would not fit into one page's address space, were they kept.
     assert sums == [1024.0 * 1024] * 60
+
+
+def test_sessions_leave_no_memory_behind(pyodide_worker: PyodideHost) -> None:
+    code = """
+        import gc
+        import numpy as np
+        import onnxlet, pyodide_js
+
+        x = np.eye(2, dtype=np.float32)
+        for _ in range(cycles):
+            session = await onnxlet.InferenceSession.create(product)
+            for _ in range(5):
+                session.run(None, {"x": x})
+            session.close()
+        del session
+        gc.collect()
+        pyodide_js._module.HEAP8.length
+        """
+
+    def held(cycles: int) -> tuple[int, int]:
+        heap = pyodide_worker.run_python(code, product=PRODUCT, cycles=cycles)
+        measure = "async () => (await performance.measureUserAgentSpecificMemory()).bytes"
+        return heap, pyodide_worker.evaluate(measure)
+
+    heap, page = held(10)
+    heap_later, page_later = held(40)
+    assert heap_later == heap
+    assert page_later - page < 20e6  # each session has a memory of 2 MB or more

@@ -29,6 +29,7 @@ import inspect
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from ..families import Families
@@ -84,37 +85,45 @@ def op(name: str, *, since: int = 1, until: int | None = None, domain: str = "")
     def register(function: F) -> F:
         if not (function.__module__ or "").startswith(FAMILIES.package):
             FAMILIES.load(domain, name)  # before, so that what a user registers replaces it
-        required = 0
-        maximum: int | None = 0
-        attributes, needed, injected = set(), set(), set()
-        kinds: dict[str, str] = {}
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                maximum = None
-            elif parameter.kind is parameter.KEYWORD_ONLY:
-                if parameter.name in INJECTED:
-                    injected.add(parameter.name)
-                else:
-                    attributes.add(parameter.name)
-                    kind = _kind(parameter.annotation)
-                    if kind in ATTRIBUTE_KINDS:
-                        kinds[parameter.name] = kind
-                    if parameter.default is parameter.empty:
-                        needed.add(parameter.name)
-            elif parameter.kind is parameter.VAR_KEYWORD:
-                raise TypeError(f"operator {name}: name its attributes instead of **{parameter.name}")
-            else:
-                maximum = None if maximum is None else maximum + 1
-                required += parameter.default is parameter.empty
-        entry = Operator(
-            name, domain, since, until, function, required, maximum,
-            frozenset(attributes), frozenset(needed), kinds, frozenset(injected),
-        )  # fmt: skip
+        try:
+            entry = Operator(name, domain, since, until, function, *_signature(function))
+        except TypeError as error:
+            raise TypeError(f"operator {name}: {error}") from None
         versions = [o for o in _OPERATORS.get((domain, name), []) if o.since != since]
         _OPERATORS[domain, name] = sorted([*versions, entry], key=lambda o: o.since)
         return function
 
     return register
+
+
+@cache  # one function often serves several names and versions
+def _signature(
+    function: Callable[..., Any],
+) -> tuple[int, int | None, frozenset[str], frozenset[str], dict[str, str], frozenset[str]]:
+    """What an operator's function says about it: the last six fields of `Operator`."""
+    required = 0
+    maximum: int | None = 0
+    attributes, needed, injected = set(), set(), set()
+    kinds: dict[str, str] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            maximum = None
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            if parameter.name in INJECTED:
+                injected.add(parameter.name)
+            else:
+                attributes.add(parameter.name)
+                kind = _kind(parameter.annotation)
+                if kind in ATTRIBUTE_KINDS:
+                    kinds[parameter.name] = kind
+                if parameter.default is parameter.empty:
+                    needed.add(parameter.name)
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            raise TypeError(f"name its attributes instead of **{parameter.name}")
+        else:
+            maximum = None if maximum is None else maximum + 1
+            required += parameter.default is parameter.empty
+    return required, maximum, frozenset(attributes), frozenset(needed), kinds, frozenset(injected)
 
 
 def _kind(annotation: Any) -> str:

@@ -169,3 +169,40 @@ def test_what_is_not_there_is_said():
         call("QMoE", 1, x, router, w, None, None, w, quant_type="wfp4afp8", domain=MICROSOFT)
     with pytest.raises(ValueError, match="need a global scale"):
         call("QMoE", 1, x, router, w, np.ones((1, 1, 1), np.float32), None, w, quant_type="fp4", domain=MICROSOFT)
+
+
+def near_one_another(logits: np.ndarray) -> tuple[list[int], list[float]]:
+    """Two experts of one token and their shares, an expert at a time."""
+    chosen: list[int] = []
+    shares = []
+    for _ in range(2):
+        left = [e for e in range(len(logits)) if e not in chosen]
+        first = max(left, key=lambda e: logits[e])
+        near = [e for e in left if (logits[first] - logits[e]) / max(abs(logits[e]), logits[first]) <= 0.02]
+        chosen.append(first)
+        shares.append(1 / sum(np.exp(logits[e] - logits[first]) for e in near))
+    return chosen, shares
+
+
+@pytest.mark.parametrize("experts", [2, 3, 16])
+def test_experts_of_the_sparse_mixer(experts):
+    """Identical layers tell shares apart by their biases."""
+    numbers = Numbers()
+    logits = np.repeat(numbers.f32(40, 1), experts, axis=1) * (1 + 0.02 * numbers.f32(40, experts))
+    x = np.zeros((40, 16), np.float32)
+    inner = np.zeros((experts, 16, 16), np.float32)
+    biases = np.zeros((experts, 16), np.float32), np.eye(experts, 16, dtype=np.float32)
+    y = call(
+        "MoE", 1, x, logits, inner, biases[0], inner, biases[1], domain=MICROSOFT, k=2, use_sparse_mixer=1,
+        activation_type="identity",
+    )  # fmt: skip
+    several = 0
+    for row, token in zip(y, logits, strict=True):
+        chosen, shares = near_one_another(token)
+        expected = np.zeros(16)
+        expected[chosen] = shares
+        several += shares[0] < 1
+        np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-5)
+    assert several
+    with pytest.raises(ValueError, match="chooses 2 experts"):
+        call("MoE", 1, x, logits, inner, biases[0], inner, biases[1], domain=MICROSOFT, k=1, use_sparse_mixer=1)

@@ -170,15 +170,24 @@ def search_beams(node: Node, inputs: Inputs, constants: Constants) -> list[Type 
 @infer("SparseAttentionIndexer", domain=MS)
 def sparse_attention_indexer(node: Node, inputs: Inputs, constants: Constants) -> list[Type | None]:
     batch, length, _ = shape_of(node, inputs, 0, rank=3) or (None, None, None)
-    past = tensor(node, inputs, 7)
-    budget, ratio = node.attributes.get("token_budget"), node.attributes["compress_ratio"]
-    capacity = node.attributes.get("index_topk") if budget is None else budget + ratio - 1
-    present_ = past
-    if not present(node, 12) and past.shape is not None and len(past.shape) == 3 and budget is not None:
-        both = past.shape[1], length
-        total = sum(d for d in both if isinstance(d, int)) if all(isinstance(d, int) for d in both) else None
-        present_ = TensorType(past.dtype, (past.shape[0], total, past.shape[2]))
-    return [TensorType(INT32, (batch, length, capacity)), present_ if budget is not None else None]
+    past, ratio = tensor(node, inputs, 7), node.attributes["compress_ratio"]
+    new, kept = length, None
+    if node.attributes["policy_mode"] == "csa":
+        capacity, buffer = node.attributes.get("index_topk"), shape_of(node, inputs, 13, rank=4)
+        buffered = buffer[2] if buffer else None
+        new = kept_length = None
+        if isinstance(buffered, int) and isinstance(length, int):
+            new = (buffered % ratio + length) // ratio
+            kept_length = (buffered + length) % ratio + (ratio if buffered >= ratio or new else 0)
+        width = buffer[3] if buffer else None
+        kept = TensorType(dtype_of(node, inputs, 0), (2, batch, kept_length, width))
+    else:
+        capacity = node.attributes["token_budget"] + ratio - 1
+    if not present(node, 12) and past.shape is not None and len(past.shape) == 3:
+        before = past.shape[1]
+        total = before + new if isinstance(before, int) and isinstance(new, int) else None
+        past = TensorType(past.dtype, (past.shape[0], total, past.shape[2]))
+    return [TensorType(INT32, (batch, length, capacity)), past, kept]
 
 
 @infer("PackedSparseAttentionIndexer", domain=MS)
@@ -186,6 +195,8 @@ def packed_sparse_attention_indexer(node: Node, inputs: Inputs, constants: Const
     q, state = shape_of(node, inputs, 0, rank=2), tensor(node, inputs, 12)
     budget, ratio = node.attributes.get("token_budget"), node.attributes["compress_ratio"]
     tokens, capacity = q[0] if q else None, node.attributes.get("index_topk") if budget is None else budget + ratio - 1
+    if present(node, 18):
+        capacity = node.attributes.get("max_output_entries")
     batch, size = (state.shape[0], state.shape[2]) if state.shape and len(state.shape) == 3 else (None, None)
     rows = TensorType(INT32, (tokens,))
     captured = TensorType(dtype_of(node, inputs, 0), (batch, node.attributes.get("state_update_capacity", 0), size))

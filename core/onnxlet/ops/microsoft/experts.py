@@ -30,6 +30,10 @@ ACTIVATIONS = {
 }
 
 
+JITTER = np.float32(0.01)
+"""How far logits may be from the greatest one to count as near it, for the sparse mixer."""
+
+
 def routing(logits: np.ndarray, k: int, normalize: int, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """The k experts of each token, and their shares of its result.
 
@@ -44,6 +48,26 @@ def routing(logits: np.ndarray, k: int, normalize: int, weights: np.ndarray | No
     if normalize:
         return chosen, softmax(np.take_along_axis(logits, chosen, axis=1))
     return chosen, np.take_along_axis(softmax(logits), chosen, axis=1)
+
+
+def mixed(logits: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The two experts of each token by SparseMixer (Liu et al., GRIN: GRadient-INformed MoE, 2024), and their shares.
+
+    Each is the best that is not chosen yet. Its share is softmax over it and those near it, whose logits are less by no
+    more than 2 % of the greater of its own and their magnitude.
+    """
+    if k != 2 or logits.shape[1] < 2:
+        raise ValueError(f"the sparse mixer chooses 2 experts, not {k} of {logits.shape[1]}")
+    chosen, shares = np.zeros((len(logits), k), np.intp), np.zeros((len(logits), k), np.float32)
+    left = logits.copy()
+    for rank in range(k):
+        at = left.argmax(axis=1)[:, None]
+        greatest = np.take_along_axis(left, at, axis=1)
+        far = greatest - left > 2 * JITTER * np.maximum(np.abs(logits), greatest)
+        share = softmax(np.where(far, -np.inf, left))
+        chosen[:, rank], shares[:, rank] = at[:, 0], np.take_along_axis(share, at, axis=1)[:, 0]
+        np.put_along_axis(left, at, -np.inf, axis=1)
+    return chosen, shares
 
 
 def swi_glu(
@@ -76,12 +100,13 @@ def mixture(
     use_sparse_mixer: int,
 ) -> np.ndarray:
     """`layers` are weights (experts, outputs, inputs) and biases of the first, the second and the gate's layer."""
-    if use_sparse_mixer:
-        raise UnsupportedError("experts chosen by the sparse mixer are not implemented")
     if activation_type not in (*ACTIVATIONS, "swiglu", "geglu"):
         raise ValueError(f"activation_type is {activation_type!r}; known are {', '.join(ACTIVATIONS)}, swiglu, geglu")
     tokens = to_float32(x).reshape(-1, x.shape[-1])
-    chosen, shares = routing(to_float32(router_probs), k, normalize_routing_weights, to_float32(router_weights))
+    if use_sparse_mixer:
+        chosen, shares = mixed(to_float32(router_probs), k)
+    else:
+        chosen, shares = routing(to_float32(router_probs), k, normalize_routing_weights, to_float32(router_weights))
 
     def apply(layer: int, expert: int, inputs: np.ndarray) -> np.ndarray:
         weights, bias = layers[layer]

@@ -166,64 +166,73 @@ void block_fill(const Block *block, word at, const uint8_t *const rows[QUARTET],
     if (formats & ~(1u << FORMAT_PAIRS)) fill_quads(block, rows, block->quads + at * deep / 4, block->sums + at);
 }
 
-INLINE vu vload_count_u(const int32_t *p, word count) { return (vu)vload_count((const float *)p, count); }
-
-// The columns of a panel, from n on, `width` of them, of `rows` rows from m on. `totals` are TILE_STEP apart.
+// The columns of a panel, from n on, of `rows` rows from m on. `totals` are TILE_STEP apart.
 #define TILE_STEP (INT8_PANELS * PANEL)
 INLINE void finish(const Result *r, const int type, const int different, const Columns *columns, int32_t alpha,
-                   const int32_t *totals, const int32_t *sums, word rows, word m, word n, word width) {
+                   const int32_t *totals, const int32_t *sums, word rows, word m, word n) {
     vu base[PER_PANEL], offset[PER_PANEL];
     vf scale[PER_PANEL], bias[PER_PANEL];
     UNROLL for (int j = 0; j < PER_PANEL; j++) {
-        word count = max_word(0, min_word(LANES, width - j * LANES));
         offset[j] = (vu)vload_i(columns->offsets + j * LANES);
         base[j] = (vu)vload_i(columns->sums + j * LANES) * (uint32_t)alpha;
-        if (r->addend) base[j] += vload_count_u(r->addend + n + j * LANES, count);
+        if (r->addend) base[j] += (vu)vload_i(r->addend + n + j * LANES);
         if (type == TYPE_I32) continue;
-        scale[j] = r->scale_step ? vload_count(r->scale + n + j * LANES, count) : vsplat(*r->scale);
+        scale[j] = r->scale_step ? vload(r->scale + n + j * LANES) : vsplat(*r->scale);
         if (r->a_scale) scale[j] *= *r->a_scale;
-        bias[j] = r->bias ? vload_count(r->bias + n + j * LANES, count) : vsplat(0.0f);
+        bias[j] = r->bias ? vload(r->bias + n + j * LANES) : vsplat(0.0f);
     }
     const Rounding rounding = rounding_to(r->type == TYPE_I8, r->zero);
     for (word i = 0; i < rows; i++, totals += TILE_STEP) {
         const vu row = (vu)((uint32_t)columns->offsets[0] * (uint32_t)sums[i]);
-        vi bytes[PER_PANEL];
         const word place = (m + i) * r->ldc + n;
+        vi bytes[PER_PANEL];
         UNROLL for (int j = 0; j < PER_PANEL; j++) {
-            word count = max_word(0, min_word(LANES, width - j * LANES));
             vu exact = (vu)vload_i(totals + j * LANES) + base[j] + (different ? offset[j] * (uint32_t)sums[i] : row);
             if (type == TYPE_I32) {
-                vstore_count(F32(r->c) + place + j * LANES, (vf)exact, count);
+                vstore_i(PTR(int32_t, r->c) + place + j * LANES, (vi)exact);
                 continue;
             }
             vf value = __builtin_convertvector((vi)exact, vf) * scale[j];
-            if (type == TYPE_F32) {
-                if (r->bias) value += bias[j];
-                vstore_count(F32(r->c) + place + j * LANES, value, count);
-            } else {
-                bytes[j] = rounded(value, &rounding);
-            }
+            if (type == TYPE_F32) vstore(F32(r->c) + place + j * LANES, r->bias ? value + bias[j] : value);
+            else bytes[j] = rounded(value, &rounding);
         }
-        if (type == TYPE_U8) store_bytes(PTR(uint8_t, r->c) + place, bytes, width, r->type == TYPE_I8);
+        if (type == TYPE_U8) store_bytes(PTR(uint8_t, r->c) + place, bytes, PANEL, r->type == TYPE_I8);
     }
     if (type == TYPE_F32 && r->activation)
-        activate_block(F32(r->c) + m * r->ldc + n, r->ldc, rows, width, r->activation, r->low, r->high);
+        activate_block(F32(r->c) + m * r->ldc + n, r->ldc, rows, PANEL, r->activation, r->low, r->high);
 }
 
+typedef void Finish(const Result *, const Columns *, int32_t alpha, const int32_t *totals, const int32_t *sums, word rows,
+                    word m, word n);
 #define FINISH(name, type)                                                                                        \
     static NOINLINE void name(const Result *r, const Columns *columns, int32_t alpha, const int32_t *totals,      \
-                              const int32_t *sums, word rows, word m, word n, word width) {                       \
-        if (width < PANEL) finish(r, type, 1, columns, alpha, totals, sums, rows, m, n, width);                   \
-        else if (columns->different) finish(r, type, 1, columns, alpha, totals, sums, rows, m, n, PANEL);         \
-        else finish(r, type, 0, columns, alpha, totals, sums, rows, m, n, PANEL);                                 \
+                              const int32_t *sums, word rows, word m, word n) {                                   \
+        if (columns->different) finish(r, type, 1, columns, alpha, totals, sums, rows, m, n);                     \
+        else finish(r, type, 0, columns, alpha, totals, sums, rows, m, n);                                        \
     }
 FINISH(finish_sums, TYPE_I32)
 FINISH(finish_floats, TYPE_F32)
 FINISH(finish_bytes, TYPE_U8)
 
+// A panel of which only `width` columns are there: computed aside, so that nothing is written beyond the last column.
+static NOINLINE void finish_ragged(Finish *function, const Result *r, const Columns *columns, int32_t alpha,
+                                   const int32_t *totals, const int32_t *sums, word rows, word m, word n, word width) {
+    int32_t aside[INT8_ROWS * PANEL];
+    const word size = type_size(r->type);
+    Result moved = *r;
+    moved.c = (word)(uintptr_t)aside - n * size;
+    moved.ldc = PANEL;
+    function(&moved, columns, alpha, totals, sums, rows, 0, n);
+    for (word i = 0; i < rows; i++)
+        for (word j = 0; j < width * size; j++)
+            PTR(char, r->c)[((m + i) * r->ldc + n) * size + j] = ((const char *)aside)[i * PANEL * size + j];
+}
+
 void block_multiply(const Block *block, word rows, const int8_t *panels, const Columns *columns, const Result *result,
                     word m, word n0, word n1) {
     const word depth = block->depth, deep = ROUND_UP(depth, 16), bytes = PANEL_BYTES(depth);
+    Finish *const function =
+        result->type == TYPE_I32 ? finish_sums : result->type == TYPE_F32 ? finish_floats : finish_bytes;
     for (word n = n0, width; n < n1; n += width) {
         const Columns *at = columns + n / PANEL;
         const int8_t *b = panels + n / PANEL * bytes;
@@ -251,10 +260,12 @@ void block_multiply(const Block *block, word rows, const int8_t *panels, const C
             else
 #endif
                 int8_tile(format, count, first, a_step, b, second, words, totals);
-            for (word j = 0; j < width; j += PANEL)
-                (result->type == TYPE_I32 ? finish_sums : result->type == TYPE_F32 ? finish_floats : finish_bytes)(
-                    result, at + j / PANEL, pairs ? 0 : block->alpha, totals + j, block->sums + i, count, m + i, n + j,
-                    min_word(PANEL, width - j));
+            const int32_t alpha = pairs ? 0 : block->alpha, *sums = block->sums + i;
+            for (word j = 0; j < width; j += PANEL) {
+                if (width - j < PANEL)
+                    finish_ragged(function, result, at + j / PANEL, alpha, totals + j, sums, count, m + i, n + j, width - j);
+                else function(result, at + j / PANEL, alpha, totals + j, sums, count, m + i, n + j);
+            }
         }
     }
 }

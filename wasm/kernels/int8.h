@@ -70,7 +70,8 @@ typedef struct {
     float low, high;
 } Result;
 
-// Multiplies `rows` prepared rows by columns [n0, n1): n0 is a multiple of 8. Row i of the block is row m + i of C.
+// Multiplies `rows` prepared rows by columns [n0, n1): n0 is a multiple of 8. Row i of the block is row m + i of C. Up to
+// 28 bytes beyond the last scale, bias and addend are read.
 void block_multiply(const Block *block, word rows, const int8_t *panels, const Columns *columns, const Result *result,
                     word m, word n0, word n1);
 

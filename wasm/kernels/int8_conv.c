@@ -165,7 +165,7 @@ INLINE vi dot_pairs(vs a, vs b) {
 }
 
 // As conv_int8, with c channels, each of which has a window of its own; weights from pack_depthwise_int8. `scales` is 1
-// or c. Scratch: 16 * round_up(kh * kw, 2) + round_up(c, 16) + 16 bytes. Unit: a row of output (batch * oh of them).
+// or c. Up to 64 bytes beyond scales, addends and biases are read. Scratch: 16 * round_up(kh * kw, 2) + round_up(c, 16) + 16 bytes. Unit: a row of output (batch * oh of them).
 KERNEL_ARGUMENTS(depthwise_int8, x, type, x_zero, packed, sums, y, y_type, scale, scales, addend, y_zero, bias,
                  activation, low, high, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left, dilation_h,
                  dilation_w)
@@ -191,14 +191,14 @@ INLINE void depthwise_pixel(const depthwise_int8_args *a, const uint8_t *const *
         UNROLL for (int j = 0; j < 2; j++) {
             const word first = channel + j * LANES, count = max_word(0, min_word(LANES, a->c - first));
             total[j] -= (vu)vload_i(PTR(const int32_t, a->sums) + first) * (uint32_t)zero;
-            if (a->addend) total[j] += (vu)vload_count(F32(a->addend) + first, count);
+            if (a->addend) total[j] += (vu)vload_i(PTR(const int32_t, a->addend) + first);
             if (a->y_type == TYPE_I32) {
                 vstore_count(F32(a->y) + at + first, (vf)total[j], count);
             } else {
-                vf scale = a->scales > 1 ? vload_count(F32(a->scale) + first, count) : vsplat(*F32(a->scale));
+                vf scale = a->scales > 1 ? vload(F32(a->scale) + first) : vsplat(*F32(a->scale));
                 vf value = __builtin_convertvector((vi)total[j], vf) * scale;
                 if (a->y_type == TYPE_F32) {
-                    if (a->bias) value += vload_count(F32(a->bias) + first, count);
+                    if (a->bias) value += vload(F32(a->bias) + first);
                     vstore_count(F32(a->y) + at + first, value, count);
                 } else {
                     bytes[j] = rounded(value, rounding);

@@ -43,6 +43,7 @@ RNG = np.random.default_rng(0)
 A, B = RNG.random((2, 3)) + 0.5, RNG.random((1, 3)) + 0.5
 M = RNG.random((3, 4))
 IMAGE, W, D = RNG.normal(size=(2, 2, 4, 5)), RNG.normal(size=(4, 2, 2, 3)), RNG.normal(size=4)
+CHANNELS = {name: RNG.random(2) + 0.5 for name in ("scale", "bias", "mean", "variance")}
 CONSTANTS = {
     "axis": np.array([1]), "two": np.array([2]), "wide": np.array([2, 2, 3]), "starts": np.array([2, 0]),
     "ends": np.array([-9, 2]), "axes": np.array([-1, 0]), "steps": np.array([-2, 1]),
@@ -115,6 +116,31 @@ CASES = {
     ),
     "GlobalAveragePool": ([node("GlobalAveragePool", ["i"], ["y"])], {"i": IMAGE}),
     "GlobalMaxPool": ([node("GlobalMaxPool", ["i"], ["y"])], {"i": IMAGE}),
+    "LpPool": (
+        [node("LpPool", ["i"], ["y"], kernel_shape=[2, 3], pads=[1, 1, 0, 1], strides=[1, 2])],
+        {"i": IMAGE},
+    ),
+    "LpPool of other powers": (
+        [node("LpPool", ["i"], ["y"], kernel_shape=[2, 2], p=3, ceil_mode=1, strides=[2, 2], dilations=[2, 1])],
+        {"i": IMAGE},
+    ),
+    "GlobalLpPool": ([node("GlobalLpPool", ["i"], ["y"])], {"i": IMAGE}),
+    "BatchNormalization": (
+        [node("BatchNormalization", ["i", *CHANNELS], ["y"], epsilon=0.1)],
+        {"i": IMAGE, **CHANNELS},
+    ),
+    "BatchNormalization that trains": (
+        [node("BatchNormalization", ["i", *CHANNELS], ["y", "", ""], epsilon=0.1, training_mode=1)],
+        {"i": IMAGE, **CHANNELS},
+    ),
+    "Steps": (
+        [
+            *(node(n, ["a"], [n]) for n in ("Sign", "Floor", "Ceil", "Round")),
+            node("Sum", ["Sign", "Floor", "Ceil", "Round"], ["s"]),
+            node("Mul", ["s", "a"], ["y"]),
+        ],
+        {"a": A},
+    ),
     "Where": ([node("Greater", ["a", "b"], ["t"]), node("Where", ["t", "a", "b"], ["y"])], {"a": A, "b": B}),
 }
 
@@ -156,6 +182,10 @@ def test_other_values_and_second_order():
         "AveragePool",
         "MaxPool",
         "GlobalAveragePool",
+        "LpPool",
+        "GlobalLpPool",
+        "BatchNormalization",
+        "BatchNormalization that trains",
         "Concat",
         "Slice",
         "Expand",
@@ -201,6 +231,31 @@ def test_of_equal_elements_the_first_is_the_greatest():
     ):
         model = build([node(name, ["a"], ["y"], **attributes)], {"a": x}, ["a"], "y")
         np.testing.assert_allclose(onnxlet.InferenceSession(model).run(["da"], {"a": x})[0][0, 0, 0], expected)
+
+
+def test_no_slope_is_no_slope():
+    """A norm has none at 0; there it counts as 0."""
+    x = np.zeros((1, 1, 1, 4))
+    x[..., 3] = -2.0
+    for name, attributes in (("LpPool", {"kernel_shape": [1, 2], "strides": [1, 2]}), ("GlobalLpPool", {})):
+        model = build([node(name, ["a"], ["y"], **attributes)], {"a": x}, ["a"], "y")
+        got = onnxlet.InferenceSession(model).run(["da"], {"a": x})[0][0, 0, 0]
+        np.testing.assert_allclose(got, [0, 0, 0, -1])
+
+
+@pytest.mark.parametrize(("opset", "outputs"), [(8, ["y"]), (13, ["y", "m", "v"])])
+def test_normalization_of_old_opsets_has_no_rule(opset, outputs):
+    gradient = node("Gradient", ["i"], ["di"], domain=DOMAIN, xs=["i"], y="y")
+    feeds = {"i": IMAGE, **CHANNELS}
+    graph = helper.make_graph(
+        [node("BatchNormalization", list(feeds), outputs), gradient], "g",
+        [helper.make_tensor_value_info(n, TensorProto.DOUBLE, v.shape) for n, v in feeds.items()],
+        [helper.make_empty_tensor_value_info("di")],
+    )  # fmt: skip
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=9).SerializeToString()
+    with pytest.raises(UnsupportedError, match="no rule for BatchNormalization before opset 9"):
+        onnxlet.InferenceSession(model)
 
 
 def test_padding_that_depends_on_the_result_has_no_rule():

@@ -164,6 +164,12 @@ def _constant(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
     return [None]
 
 
+@_rule("Sign", "Floor", "Ceil", "Round")
+def _step(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    """Zero almost everywhere."""
+    return [None]
+
+
 @_rule("CastLike")
 def _cast_like(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
     return [t("CastLike", g, node.inputs[0]), None]
@@ -381,6 +387,66 @@ def _global_max_pool(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
     x, y = node.inputs[0], node.outputs[0]
     greatest = t("CastLike", t("Equal", x, y), x)
     return [t("Mul", t("Div", g, _summed(t, greatest, y)), greatest)]
+
+
+def _of_powers(t: _Tape, node: Node, g: str) -> tuple[str, str]:
+    """Of y = (sum of |x| ** p) ** (1 / p): what the output's derivative is to be multiplied by, once for every output
+    and once for every element. Where the output is 0, which has no derivative, the first is 0."""
+    x, y, p = node.inputs[0], node.outputs[0], float(node.attributes.get("p", 2))
+    zero = t.constant(y, 0.0)
+    outer = t("Mul", g, t("Where", t("Equal", y, zero), zero, t("Pow", y, t.constant(y, 1 - p))))
+    return outer, t("Mul", t("Sign", x), t("Pow", t("Abs", x), t.constant(x, p - 1)))
+
+
+@_rule("LpPool")
+def _lp_pool(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    """The sums of windows are their means times how many elements they have."""
+    x, given = node.inputs[0], {k: v for k, v in node.attributes.items() if k != "p"}
+    outer, inner = _of_powers(t, node, g)
+    count = t("LpPool", t.constant(x, 1.0), p=1, **given)
+    return [t("Mul", t("AveragePoolInput", t("Mul", outer, count), x, domain=OWN, **given), inner)]
+
+
+@_rule("GlobalLpPool")
+def _global_lp_pool(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    outer, inner = _of_powers(t, node, g)
+    return [t("Mul", outer, inner)]
+
+
+@_rule("BatchNormalization")
+def _batch_normalization(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    x, scale, _, mean, variance = node.inputs
+    training = node.attributes.get("training_mode", 0)
+    if node.version < 9 or (node.version < 14 and len(node.outputs) > 1):
+        raise UnsupportedError(
+            f"node {t.prefix!r}: Gradient has no rule for BatchNormalization before opset 9, nor for its training "
+            "before opset 14"
+        )
+    epsilon = node.attributes.get("epsilon", 1e-5)
+    zero, one = t.constant(scale, 0.0), t.constant(scale, 1.0)
+
+    def normalize(x: str, scale: str, mean: str, variance: str) -> str:
+        return t("BatchNormalization", x, scale, zero, mean, variance, epsilon=epsilon)
+
+    def for_each(x: str) -> str:
+        """One number of each channel, for all its elements."""
+        return t("BatchNormalization", t.constant(g, 0.0), x, x, zero, one)
+
+    if training:
+        count = _of_channels(t, t.constant(x, 1.0))
+        mean = t("Div", _of_channels(t, x), count)
+        centred = t("Sub", x, for_each(mean))
+        variance = t("Div", _of_channels(t, t("Mul", centred, centred)), count)
+    normal = normalize(x, one, mean, variance)
+    by_scale, by_bias = _of_channels(t, t("Mul", g, normal)), _of_channels(t, g)
+    if training:
+        along = t("Mul", normal, for_each(t("Div", by_scale, count)))
+        rest = t("Sub", t("Sub", g, for_each(t("Div", by_bias, count))), along)
+        return [normalize(rest, scale, zero, variance), by_scale, by_bias, None, None]
+    by_x = normalize(g, scale, zero, variance)
+    twice = t("Mul", t.constant(variance, 2.0), t("Add", variance, t.constant(variance, epsilon)))
+    by_variance = t("Neg", t("Div", t("Mul", by_scale, scale), twice))
+    return [by_x, by_scale, by_bias, t("Neg", _of_channels(t, by_x)), by_variance]
 
 
 @_rule("Softmax")

@@ -13,7 +13,7 @@ static float row_max(const float *x, word n) {
         m1 = vlarger(vload(x + i + LANES), m1);
     }
     for (; i < n; i += LANES) m0 = vlarger(vload_or(x + i, min_word(LANES, n - i), -INFINITY_F32), m0);
-    return vmax_lane(vlarger(m0, m1));
+    return vlargest_lane(vlarger(m0, m1));
 }
 
 // y = exp(x - shift) of a row, and the sum of it.
@@ -48,10 +48,16 @@ static void softmax_row(const float *x, float *y, word n, int log) {
     double total = 0;
     if (log) SUM_ROW(total, x, n, vexp_negative(v - shift))
     else total = row_exp(x, y, n, shift);
-    vf factor = vsplat((float)(1.0 / total)), offset = vlog(vsplat((float)total));
     word i = 0;
-    for (; i + LANES <= n; i += LANES) vstore(y + i, log ? vload(x + i) - shift - offset : vload(y + i) * factor);
-    for (; i < n; i++) y[i] = log ? x[i] - shift - offset[0] : y[i] * factor[0];
+    if (log) {
+        vf offset = vlog(vsplat((float)total));
+        for (; i + LANES <= n; i += LANES) vstore(y + i, vload(x + i) - shift - offset);
+        for (; i < n; i++) y[i] = x[i] - shift - offset[0];
+    } else {
+        vf factor = vsplat((float)(1.0 / total));
+        for (; i + LANES <= n; i += LANES) vstore(y + i, vload(y + i) * factor);
+        for (; i < n; i++) y[i] *= factor[0];
+    }
 }
 
 // `count` (at most LANES) neighbouring lines.

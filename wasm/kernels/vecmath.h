@@ -99,6 +99,17 @@ INLINE float vmax_lane(vf v) {
     UNROLL for (int i = 1; i < LANES; i++) m = f32_max(m, v[i]);
     return m;
 }
+// The largest lane where none is NaN, in fewer steps.
+INLINE float vlargest_lane(vf v) {
+#if LANES == 8
+    v4i mask = v.lo > v.hi;
+    v4f h = (v4f)(((v4i)v.lo & mask) | ((v4i)v.hi & ~mask));
+#else
+    v4f h = v;
+#endif
+    float a = h[0] > h[1] ? h[0] : h[1], b = h[2] > h[3] ? h[2] : h[3];
+    return a > b ? a : b;
+}
 INLINE float vmin_lane(vf v) {
     float m = v[0];
     UNROLL for (int i = 1; i < LANES; i++) m = f32_min(m, v[i]);

@@ -106,6 +106,13 @@ def test_constants_too_large_to_hold(provider):
           references={"ConstantOfShape": lambda s, **_: np.full(s, 7)})  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.float32], ids=lambda t: t.__name__)
+def test_ranges_too_large_to_hold(provider, dtype):
+    bounds = {n: np.array(v, dtype) for n, v in (("a", 3), ("b", 200000), ("c", 2))}
+    check(provider, [node("Range", "a b c", "r"), node("Add", "r x", "y")], {"x": np.ones(1, dtype)}, bounds)
+    check(provider, node("Range", "a b c"), {"x": np.ones(1, dtype)}, bounds)
+
+
 @pytest.mark.parametrize("k", [0, 2, -3, 9])
 def test_eye_like(provider, k):
     check(provider, node("EyeLike", "x", k=k), {"x": some(4, 6)}, references=definition("EyeLike"))

@@ -122,8 +122,12 @@ def test_small_things_of_doubles(provider):
     agree(provider, "Clip", x, version=6, min=-0.2)
     agree(provider, "Gelu", x, approximate="tanh")
     agree(provider, "IsInf", SPECIALS, detect_negative=0)
-    for exponent in (2.0, 3.0, -1.0):
-        agree(provider, "Pow", x, np.array(exponent), constant=[1])
+    for exponent in (2.0, 3.0, -1.0, 1.0):
+        agree(provider, "Pow", np.concatenate([x.ravel(), SPECIALS]), np.array(exponent), constant=[1])
+    # As C has it; NumPy takes the square root where there is but one exponent.
+    references = {"Pow": lambda a, b: np.power(a, np.full(a.shape, b))}
+    with np.errstate(invalid="ignore"):
+        check(provider, node("Pow", "a b"), {"a": SPECIALS}, {"b": np.array(0.5)}, references=references)
     agree(provider, "Sum", x, x[0], x[:, :1])
     agree(provider, "Mean", x, x[0], x[:, :1])
 

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from onnxlet.ops.shape import range_ as numbers
 from onnxlet.providers.base import Step
 
 from ..compiler import Compiler
@@ -29,6 +30,7 @@ from .common import (
     text,
 )
 from .copies import copy_block, fill, need_copyable
+from .elementwise import NUMBERS
 from .expansion import Expansion, expand
 from .registry import Emit, Refused, lower
 
@@ -280,6 +282,16 @@ def constant_of_shape(step: Step) -> Emit:
         raise Refused(f"{dtype} has no kernel here")
     filler = np.zeros((), dtype) if value is None else np.asarray(value).reshape(()).astype(dtype)
     return lambda c: fill(c, c.output(), size_of(output_shape(step)), filler)
+
+
+@lower("Range")
+def range_(step: Step) -> Emit:
+    """Where the result is too large to be held as a constant of the plan: computed once per session."""
+    start, limit, delta = (need_constant(step, i, "bounds") for i in range(3))
+    if start.dtype not in NUMBERS:
+        raise Refused(f"{start.dtype} has no kernel here")
+    key = ("range", start.dtype, *(v.tobytes() for v in (start, limit, delta)))
+    return lambda c: c.share(c.computed(key, lambda: numbers(start, limit, delta)), 0)
 
 
 @lower("EyeLike")

@@ -125,8 +125,14 @@ def power_of_doubles(e: Expansion) -> None:
         _binary(e, "Mul", x, x, y)
     elif value == 3:
         _binary(e, "Mul", _binary(e, "Mul", x, x), x, y)
+    elif value == 1:
+        e.add("Identity", [x], dtype=F64, output=y)
     elif value == -1:
         _double(e, "Reciprocal", x, y)
+    elif value == 0.5:  # of -0 it is 0, of -inf inf
+        lowest = e.binary("Equal", x, e.literal(-np.inf, F64), dtype=BOOL)
+        root = _double(e, "Sqrt", _binary(e, "Add", x, 0.0))
+        e.add("Where", [lowest, e.literal(np.inf, F64), root], e.shape(x), dtype=F64, output=y)
     else:
         raise Refused(f"float64 to the power of {value} has no kernel")
 

@@ -182,6 +182,12 @@ def check_part(step: Step) -> None:
             raise Refused(f"{step.node.op_type} gives {type_}, not {wanted}")
 
 
+def expanded_operators() -> list[tuple[str, str]]:
+    """Domain and name of every operator that is written out, always or for some types."""
+    FAMILIES.load_all()
+    return sorted(_EXPANSIONS)
+
+
 def expanded_segment(segment: Segment, derivations: Derivations) -> Segment:
     """The segment with all its steps written out."""
     steps = [s for step in segment.steps for s in expanded(step, derivations)]

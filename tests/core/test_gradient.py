@@ -44,9 +44,12 @@ A, B = RNG.random((2, 3)) + 0.5, RNG.random((1, 3)) + 0.5
 M = RNG.random((3, 4))
 IMAGE, W, D = RNG.normal(size=(2, 2, 4, 5)), RNG.normal(size=(4, 2, 2, 3)), RNG.normal(size=4)
 CHANNELS = {name: RNG.random(2) + 0.5 for name in ("scale", "bias", "mean", "variance")}
+LEAST, MOST = np.array(-0.4), np.array(0.6)
 CONSTANTS = {
     "axis": np.array([1]), "two": np.array([2]), "wide": np.array([2, 2, 3]), "starts": np.array([2, 0]),
-    "ends": np.array([-9, 2]), "axes": np.array([-1, 0]), "steps": np.array([-2, 1]),
+    "parts": np.array([1, 2, 2]), "places": np.array([[0, 2], [-1, 2]]), "two_of": np.array([1, 1, 0]),
+    "pads": np.array([0, 1, 2, -1]), "nothing": np.array(0.0), "ends": np.array([-9, 2]),
+    "axes": np.array([-1, 0]), "steps": np.array([-2, 1]),
 }  # fmt: skip
 node = helper.make_node
 
@@ -60,12 +63,37 @@ CASES = {
         name: ([node(name, ["a"], ["y"])], {"a": A})
         for name in (
             *("Neg", "Exp", "Log", "Sqrt", "Abs", "Sin", "Cos", "Tanh", "Sigmoid", "Softplus", "Reciprocal", "Relu"),
-            *("Erf", "Identity", "Softmax"),
+            *("Erf", "Identity", "Softmax", "LogSoftmax", "Tan", "Atan", "Sinh", "Cosh", "Asinh"),
         )
     },
     **{
-        name: ([node(name, ["a", "b"], ["y"])], {"a": A, "b": B}) for name in ("Add", "Sub", "Mul", "Div", "Pow", "Sum")
+        name: ([node(name, ["a", "b"], ["y"])], {"a": A, "b": B})
+        for name in ("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min")
     },
+    **{name: ([node(name, ["a"], ["y"])], {"a": A / 2 - 0.2}) for name in ("Asin", "Acos", "Atanh")},
+    "Acosh": ([node("Acosh", ["a"], ["y"])], {"a": A + 1}),
+    "LeakyRelu": ([node("LeakyRelu", ["i"], ["y"], alpha=0.3)], {"i": IMAGE}),
+    "Elu": ([node("Elu", ["i"], ["y"], alpha=0.7)], {"i": IMAGE}),
+    "Clip": ([node("Clip", ["i", "least", "most"], ["y"])], {"i": IMAGE, "least": LEAST, "most": MOST}),
+    "Clip from above": ([node("Clip", ["i", "", "most"], ["y"])], {"i": IMAGE, "most": MOST}),
+    "Cast": (
+        [
+            node("Cast", ["a"], ["s"], to=TensorProto.FLOAT),
+            node("Cast", ["s"], ["t"], to=TensorProto.DOUBLE),
+            # What differences of float32 can't tell.
+            node("Mul", ["t", "nothing"], ["u"]),
+            node("Add", ["a", "u"], ["y"]),
+        ],
+        {"a": A},
+    ),
+    "Split": (
+        [node("Split", ["i", "parts"], ["", "t", "u"], axis=-1), node("Add", ["t", "u"], ["y"])],
+        {"i": IMAGE},
+    ),
+    "Gather": (square(node("Gather", ["a", "places"], ["t"], axis=-1)), {"a": A}),
+    "Gather of rows": (square(node("Gather", ["a", "two_of"], ["t"])), {"a": A}),
+    "Pad": (square(node("Pad", ["a", "pads", "c"], ["t"])), {"a": A, "c": np.array(0.7)}),
+    "Pad of one axis": (square(node("Pad", ["a", "axes", "", "axis"], ["t"])), {"a": A}),
     "MatMul": ([node("MatMul", ["a", "m"], ["y"])], {"a": A, "m": M}),
     "MatMul batched": ([node("MatMul", ["a", "m"], ["y"])], {"a": np.stack([A, A + B]), "m": M}),
     "Gemm": (
@@ -187,6 +215,9 @@ def test_other_values_and_second_order():
         "BatchNormalization",
         "BatchNormalization that trains",
         "Concat",
+        "Gather",
+        "Pad",
+        "Split",
         "Slice",
         "Expand",
     ],
@@ -256,6 +287,16 @@ def test_normalization_of_old_opsets_has_no_rule(opset, outputs):
     model = helper.make_model(graph, opset_imports=imports, ir_version=9).SerializeToString()
     with pytest.raises(UnsupportedError, match="no rule for BatchNormalization before opset 9"):
         onnxlet.InferenceSession(model)
+
+
+def test_an_output_without_a_rule_is_not_taken_for_a_constant():
+    scalars = [node("Identity", ["a"], ["s"])]
+    nodes = [*scalars, node("TopK", ["s", "two"], ["", "t"]), node("Cast", ["t"], ["y"], to=TensorProto.DOUBLE)]
+    with pytest.raises(UnsupportedError, match="no rule for TopK"):
+        onnxlet.InferenceSession(build(nodes, {"a": A}, ["a"], "y", constants={"two": CONSTANTS["two"]}))
+    nodes = [node("MaxPool", ["i"], ["s", "t"], kernel_shape=[2, 2]), node("Cast", ["t"], ["y"], to=TensorProto.DOUBLE)]
+    with pytest.raises(UnsupportedError, match="no rule for all the outputs of MaxPool"):
+        onnxlet.InferenceSession(build(nodes, {"i": IMAGE}, ["i"], "y"))
 
 
 def test_padding_that_depends_on_the_result_has_no_rule():

@@ -57,7 +57,7 @@ class _Tape:
         for variable, output in zip(xs, gradient.outputs, strict=False):
             if output:
                 value = names[variable]
-                slope = sums.get(value) or self("FullLike", value, domain=OWN, value=0.0)
+                slope = self._or_zero(value, sums.get(value))
                 self.nodes.append(Node("Identity", [slope], [output], version=OPSET, name=f"{self.prefix}/{variable}"))
 
     def __call__(self, op_type: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
@@ -66,6 +66,9 @@ class _Tape:
         version = OPSET if domain == "" else 1
         self.nodes.append(Node(op_type, list(inputs), [output], attributes, domain, version, output))
         return output
+
+    def _or_zero(self, value: str, slope: str | None) -> str:
+        return slope or self.constant(value, 0.0)
 
     def constant(self, like: str, value: float) -> str:
         """A number as a tensor of the type and shape of another."""
@@ -80,7 +83,8 @@ class _Tape:
 
     def _repeat(self, node: Node, names: dict[str, str]) -> Node:
         inputs = [names.get(i, i) for i in node.inputs]
-        outputs = [o and self._fresh(node.op_type) for o in node.outputs]
+        # Parts that nobody uses have their places too.
+        outputs = [self._fresh(node.op_type) if o or node.op_type == "Split" else "" for o in node.outputs]
         names.update((old, new) for old, new in zip(node.outputs, outputs, strict=True) if old)
         again = Node(
             node.op_type, inputs, outputs, dict(node.attributes), node.domain, node.version, self._fresh("node")
@@ -89,13 +93,19 @@ class _Tape:
         return again
 
     def _step_back(self, node: Node, sums: dict[str, str]) -> None:
-        slope = sums.get(node.outputs[0])
-        if slope is None:
+        slopes = [sums.get(o) if o else None for o in node.outputs]
+        if not any(slopes):
             return
         rule = _RULES.get((node.domain, node.op_type))
         if rule is None:
             raise UnsupportedError(f"node {self.prefix!r}: Gradient has no rule for {node.operator}")
-        for name, part in zip(node.inputs, rule(self, node, slope), strict=False):
+        if node.op_type == "Split":
+            first = self("Concat", *map(self._or_zero, node.outputs, slopes), axis=node.attributes.get("axis", 0))
+        elif any(slopes[1:]):
+            raise UnsupportedError(f"node {self.prefix!r}: Gradient has no rule for all the outputs of {node.operator}")
+        else:
+            first = str(slopes[0])
+        for name, part in zip(node.inputs, rule(self, node, first), strict=False):
             if name and part:
                 sums[name] = self("Add", sums[name], part) if name in sums else part
 
@@ -118,7 +128,8 @@ def _between(variables: Sequence[str], target: str, nodes: Sequence[Node]) -> li
 
 
 Rule = Callable[[_Tape, Node, str], Sequence[str | None]]
-"""Gets a node and the derivative by its first output, and returns those by its inputs (`None`: not differentiable)."""
+"""Gets a node and the derivative by its first output (by all those of Split, put together), and returns those by its
+inputs (`None`: not differentiable)."""
 
 _RULES: dict[tuple[str, str], Rule] = {}
 
@@ -144,6 +155,15 @@ _SLOPES: dict[str, Callable[[_Tape, str, str], str]] = {
     "Softplus": lambda t, x, y: t("Sigmoid", x),
     "Reciprocal": lambda t, x, y: t("Neg", t("Mul", y, y)),
     "Relu": lambda t, x, y: t("CastLike", t("Greater", x, t.constant(x, 0.0)), x),
+    "Tan": lambda t, x, y: t("Add", t.constant(y, 1.0), t("Mul", y, y)),
+    "Atan": lambda t, x, y: t("Reciprocal", t("Add", t.constant(x, 1.0), t("Mul", x, x))),
+    "Asin": lambda t, x, y: t("Reciprocal", t("Cos", y)),
+    "Acos": lambda t, x, y: t("Neg", t("Reciprocal", t("Sin", y))),
+    "Sinh": lambda t, x, y: t("Cosh", x),
+    "Cosh": lambda t, x, y: t("Sinh", x),
+    "Asinh": lambda t, x, y: t("Reciprocal", t("Cosh", y)),
+    "Acosh": lambda t, x, y: t("Reciprocal", t("Sinh", y)),
+    "Atanh": lambda t, x, y: t("Reciprocal", t("Sub", t.constant(x, 1.0), t("Mul", x, x))),
     "Erf": lambda t, x, y: t("Mul", t.constant(x, 2 / math.sqrt(math.pi)), t("Exp", t("Neg", t("Mul", x, x)))),
 }
 """Functions of one element: their derivative at x, where their value is y."""
@@ -152,6 +172,40 @@ _SLOPES: dict[str, Callable[[_Tape, str, str], str]] = {
 @_rule(*_SLOPES)
 def _elementwise(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
     return [t("Mul", g, _SLOPES[node.op_type](t, node.inputs[0], node.outputs[0]))]
+
+
+@_rule("LeakyRelu")
+def _leaky_relu(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    x, alpha = node.inputs[0], node.attributes.get("alpha", 0.01)
+    return [t("Where", t("Less", x, t.constant(x, 0.0)), t("Mul", g, t.constant(g, alpha)), g)]
+
+
+@_rule("Elu")
+def _elu(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    x, y, alpha = node.inputs[0], node.outputs[0], node.attributes.get("alpha", 1.0)
+    below = t("Mul", g, t("Add", y, t.constant(y, alpha)))
+    return [t("Where", t("Less", x, t.constant(x, 0.0)), below, g)]
+
+
+@_rule("Max", "Min")
+def _extreme(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    """Equal elements share."""
+    y = node.outputs[0]
+    taken = [t("CastLike", t("Equal", x, y), y) for x in node.inputs]
+    share = t("Div", g, t("Sum", *taken))
+    return [_summed(t, t("Mul", share, part), x) for part, x in zip(taken, node.inputs, strict=True)]
+
+
+@_rule("Clip")
+def _clip(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    x, *bounds = node.inputs
+    zero = t.constant(g, 0.0)
+    outside = [
+        t("Where", t(compare, x, bound), g, zero) if bound else None
+        for compare, bound in zip(("Less", "Greater"), bounds, strict=False)
+    ]
+    inside = t("Where", t("Equal", x, node.outputs[0]), g, zero)
+    return [inside, *(part and _summed(t, part, bound) for part, bound in zip(outside, bounds, strict=True))]
 
 
 @_rule("Identity")
@@ -168,6 +222,11 @@ def _constant(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
 def _step(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
     """Zero almost everywhere."""
     return [None]
+
+
+@_rule("Cast")
+def _cast(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("CastLike", g, node.inputs[0])]
 
 
 @_rule("CastLike")
@@ -284,6 +343,32 @@ def _concat(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
         parts.append(t("Slice", g, start, end, axis))
         start = end
     return parts
+
+
+@_rule("Split")
+def _split(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [g]
+
+
+@_rule("Gather")
+def _gather(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("GatherInput", g, *node.inputs, domain=OWN, **node.attributes), None]
+
+
+@_rule("GatherInput", domain=OWN)
+def _gather_input(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    return [t("Gather", g, node.inputs[2], **node.attributes), None, None]
+
+
+@_rule("Pad")
+def _pad(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    """What was padded is cut off, and what was cut off is zero."""
+    if node.attributes.get("mode", "constant") != "constant" or node.version < 11:
+        raise UnsupportedError(f"node {t.prefix!r}: Gradient has no rule for Pad before opset 11, nor for its modes")
+    _, pads, value, axes = [*node.inputs, "", ""][:4]
+    by_x = t("Pad", g, t("Neg", pads), "", axes)
+    all_of = [t("ReduceSum", part, keepdims=0) for part in (g, by_x)]
+    return [by_x, None, _summed(t, t("Sub", *all_of), value) if value else None, None]
 
 
 def _sliced(t: _Tape, node: Node) -> list[str]:
@@ -447,6 +532,14 @@ def _batch_normalization(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
     twice = t("Mul", t.constant(variance, 2.0), t("Add", variance, t.constant(variance, epsilon)))
     by_variance = t("Neg", t("Div", t("Mul", by_scale, scale), twice))
     return [by_x, by_scale, by_bias, t("Neg", _of_channels(t, by_x)), by_variance]
+
+
+@_rule("LogSoftmax")
+def _log_softmax(t: _Tape, node: Node, g: str) -> Sequence[str | None]:
+    if node.version < 13:
+        raise UnsupportedError(f"node {t.prefix!r}: Gradient has no rule for LogSoftmax before opset 13")
+    total = t("ReduceSum", g, t("Constant", value_ints=[node.attributes.get("axis", -1)]))
+    return [t("Sub", g, t("Mul", t("Exp", node.outputs[0]), total))]
 
 
 @_rule("Softmax")

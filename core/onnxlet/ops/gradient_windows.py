@@ -1,4 +1,4 @@
-"""Operators of onnxlet's own for the gradients of windows and of slices: the adjoints of Conv, pooling and Slice.
+"""Operators of onnxlet's own for the gradients of windows and of parts: the adjoints of Conv, pooling, Slice, Gather.
 
 Each is linear in the derivative that it is given, and its own derivative is the operator whose adjoint it is.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -183,3 +184,12 @@ def slice_input(
     result = np.zeros(x.size, g.dtype)
     result[places.reshape(-1)] = g.reshape(-1)
     return result.reshape(x.shape)
+
+
+@op("GatherInput", domain=OWN)
+def gather_input(g: np.ndarray, x: np.ndarray, indices: np.ndarray, *, axis: int = 0):
+    """The derivative by Gather's data, of which the shape is asked for: the sum of that of all that came from it."""
+    result = np.zeros(x.shape, g.dtype)
+    where: tuple[Any, ...] = (*(slice(None),) * (axis % x.ndim), indices)
+    np.add.at(result, where, g)
+    return result

@@ -203,6 +203,30 @@ def quantization_cases() -> Iterator[Case]:
     yield from few_bits_cases()
 
 
+def known_weights_cases() -> Iterator[Case]:
+    """Convolutions of bytes with weights that are known: in floats where the sums stay exact, else in integers."""
+    zero, y_zero, scale = np.array(120, np.uint8), np.array(100, np.uint8), np.array(0.01, np.float32)
+    shapes = [
+        ((2, 4, 7, 6), (8, 4, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ((1, 8, 9, 7), (8, 1, 3, 3), {"group": 8, "pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        ((1, 16, 5, 5), (12, 16, 1, 1), {}),
+        ((1, 6, 20), (4, 3, 5), {"group": 2, "pads": [2, 2]}),
+        ((1, 600, 3, 3), (2, 600, 1, 1), {}),  # beyond what is exact in floats
+    ]
+    for shape, kernel, more in shapes:
+        x = integers(*shape, low=0, high=256, dtype=np.uint8)
+        w = integers(*kernel, low=-128, high=128, dtype=np.int8)
+        if shape[1] == 600:
+            x, w = np.full(shape, 255, np.uint8), np.full(kernel, 127, np.int8)
+        for w_zero in (np.array(3, np.int8), np.arange(kernel[0], dtype=np.int8)):
+            yield Case("ConvInteger", [x, w, zero, w_zero], more, (1, 3), note=f"known {w_zero.size}")
+            w_scale = (np.abs(random(*w_zero.shape)) * 0.01 + 1e-3).astype(np.float32)
+            bias = integers(kernel[0], low=-9999, high=9999)
+            inputs = [x, scale, zero, w, w_scale, w_zero, np.array(0.6, np.float32), y_zero, bias]
+            yield Case("QLinearConv", inputs, more, (3, 5, 8), note=f"known {w_zero.size}")
+        yield Case("ConvInteger", [x, w], more, (1,), note="known, no zero points")
+
+
 def few_bits_cases() -> Iterator[Case]:
     rng = np.random.default_rng(0)
     for bits, depth, block in ((4, 40, 16), (4, 64, 32), (8, 20, 16), (2, 32, 16)):
@@ -525,6 +549,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "scattering": scattering_cases,
     "losses": loss_cases,
     "quantization": quantization_cases,
+    "known weights": known_weights_cases,
     "plain convolution": plain_conv_cases,
     "sampling": sampling_cases,
     "spectral": spectral_cases,

@@ -36,8 +36,9 @@ def test_all_reasons_are_told(gpu_provider: WebGpuProvider):
     ]
     made = model(nodes, [("x", FLOAT, [None])], [("y", FLOAT, [None])], opset=21)
     x = np.abs(random(5)) + 1
-    with InferenceSession(made, strict(), providers=["webgpu"]) as session, pytest.raises(
-        ProviderError, match=r"does not compute 3 of 5 nodes: 'exp' \(Exp\): float64 .*'log'.*'sum'"
+    with (
+        InferenceSession(made, strict(), providers=["webgpu"]) as session,
+        pytest.raises(ProviderError, match=r"does not compute 3 of 5 nodes: 'exp' \(Exp\): float64 .*'log'.*'sum'"),
     ):
         session.run(None, {"x": x})
     with InferenceSession(made, providers=["webgpu"]) as session:

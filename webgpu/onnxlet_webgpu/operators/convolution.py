@@ -8,6 +8,8 @@ gathered from the image on the fly.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -34,15 +36,33 @@ def fused_conv(n: Lowering) -> None:
     apply_activation(n)
 
 
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Weights of a convolution: the tensor, whether its values are known, and what makes a constant of them that is
+    laid out in another way."""
+
+    tensor: Tensor
+    known: bool
+    pack: Callable[[str, Callable[[np.ndarray], np.ndarray]], str]
+
+
 def emit_conv(n: Lowering) -> None:
-    x, w, out = n.input(0), n.input(1), n.output(0, "float32")
+    w = n.input(1)
+    filters = Filters(w, n.is_constant(1), lambda tag, make: n.derive((1,), tag, make))
+    x = n.input(0)
+    emit_convolution(n, x, filters, n.output(0, "float32"))
+    _add_bias(n, w.shape[0], len(x.shape) - 2)
+
+
+def emit_convolution(n: Lowering, x: Tensor, weights: Filters, out: Tensor) -> None:
+    """Add the convolution of floats, without a bias."""
+    w = weights.tensor
     rank = len(x.shape) - 2
     group = n.attribute("group", 1)
-    g = window(n, x.shape[2:], n.attribute("kernel_shape") or w.shape[2:], out.shape[2:])
+    g = given = window(n, x.shape[2:], n.attribute("kernel_shape") or w.shape[2:], out.shape[2:])
     channels, filters = x.shape[1], w.shape[0]
-    if rank not in (1, 2) or (group > 1 and not n.is_constant(1)):
+    if rank not in (1, 2) or (group > 1 and not weights.known):
         emit_direct(n, x, w, out, g)
-        _add_bias(n, filters, rank)
         return
     if rank == 1:  # a row of pixels
         g = Window((1, *g.kernel), (1, *g.strides), (1, *g.dilations), (0, *g.begins), (1, *g.sizes), (1, *g.out_sizes))
@@ -58,13 +78,12 @@ def emit_conv(n: Lowering) -> None:
         a = Matrix(w.value, w.size, channels, 1)
         b = Matrix(x.value, x.size, pixels, 1, f"batch * {channels * pixels}u", channels * pixels % 4 == 0)
         emit_product(n, Product(a, b, filters, pixels, channels, x.shape[0]), out, title)
-    elif group == 1 and _fits_tiles(n) and (not n.is_constant(1) or _worth_tiles(n, g, channels, filters)):
+    elif group == 1 and _fits_tiles(n) and (not weights.known or _worth_tiles(n, g, channels, filters)):
         n.emit(_implicit(n, x, w, out, g, title))
-    elif not n.is_constant(1):  # what is packed when it is uploaded has to be known
-        emit_direct(n, x, w, out, window(n, x.shape[2:], n.attribute("kernel_shape") or w.shape[2:], out.shape[2:]))
+    elif not weights.known:  # what is packed when it is uploaded has to be known
+        emit_direct(n, x, w, out, given)
     else:
-        n.emit(_direct(n, x, w, out, g, group, title))
-    _add_bias(n, filters, rank)
+        n.emit(_direct(n, x, weights, out, g, group, title))
 
 
 def _add_bias(n: Lowering, filters: int, rank: int) -> None:
@@ -122,7 +141,8 @@ def packed_weights(w: np.ndarray, group: int, block: int) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(group, blocks, block, -1).transpose(0, 1, 3, 2))
 
 
-def _direct(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, group: int, title: str) -> Kernel:
+def _direct(n: Lowering, x: Tensor, given: Filters, out: Tensor, g: Window, group: int, title: str) -> Kernel:
+    w = given.tensor
     (kh, kw), (sy, sx), (dy, dx) = g.kernel, g.strides, g.dilations
     (height, width), (oh, ow) = g.sizes, g.out_sizes
     channels, filters = x.shape[1] // group, w.shape[0] // group
@@ -131,7 +151,7 @@ def _direct(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, group: in
     vectors = max(block // 4, 1)
     element = "vec4<f32>" if block > 1 else "f32"
     blocks, strips, taps = -(-filters // block), -(-ow // pixels), kh * kw
-    weights = n.derive((1,), f"packed {group} {block}", lambda a: packed_weights(a, group, block))
+    weights = given.pack(f"packed {group} {block}", lambda a: packed_weights(a, group, block))
     # Strips may reach over the edge on the right even without padding: what they read there is not stored.
     last = (strips * pixels - 1) * sx - g.begins[1] + (kw - 1) * dx
     padded = g.begins[1] > 0 or last >= width

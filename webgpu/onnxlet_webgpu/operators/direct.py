@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
-from ..kernel import Binding, Operand
-from ..lowering import MICROSOFT, Lowering, Tensor, lowering
+from ..kernel import Binding
+from ..lowering import Lowering, Tensor
 from ..wgsl import contiguous_strides
 from .arithmetic import at
-from .quantization import emit_requantized
-from .windows import Window, coordinate, window
+from .windows import Window, coordinate
 
 
 def emit_direct(
@@ -69,31 +66,6 @@ def emit_direct(
     lines.append("store(i, total);")
     note = f"group {group} stride {list(g.strides)} pad {list(g.begins)} dilation {list(g.dilations)} plain"
     n.emit_flat(n.title(x, w, note=note), reads, "\n".join(lines), out)
-
-
-def _geometry(n: Lowering, x: Tensor, w: Tensor, out: Tensor) -> Window:
-    return window(n, x.shape[2:], n.attribute("kernel_shape") or w.shape[2:], out.shape[2:])
-
-
-@lowering("ConvInteger")
-def conv_integer(n: Lowering) -> None:
-    x, w, out = n.input(0, "int32", "uint32"), n.input(1, "int32", "uint32"), n.output(0, "int32")
-    emit_direct(n, x, w, out, _geometry(n, x, w, out), (2, 3))
-
-
-@lowering("QLinearConv")
-@lowering("QLinearConv", domain=MICROSOFT)
-def qlinear_conv(n: Lowering) -> None:
-    if n.attribute("channels_last", 0):
-        n.refuse("a quantised convolution with its channels last has no GPU kernel")
-    x, w, out = n.input(0, "int32", "uint32"), n.input(3, "int32", "uint32"), n.output(0, "int32", "uint32")
-    total = n.temporary("total", out.shape, np.int32)
-    emit_direct(n, x, w, total, _geometry(n, x, w, out), (2, 5))
-    channels = (w.shape[0],) + (1,) * (len(x.shape) - 2)
-    if n.has_input(8):
-        bias = n.input(8, "int32")
-        n.extend([n.chain(), Operand(bias.value, channels, "i32")], "{0} + {1}", "i32")
-    emit_requantized(n, total, out, (1, 4, 6, 7), (channels,) * 4)
 
 
 def emit_direct_transposed(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window) -> None:

@@ -162,6 +162,17 @@ def test_groups_that_are_no_channels_stay():
         agree(made, x=normal(2, 6, 4, 5))
 
 
+def test_instance_norm_of_an_unknown_shape():
+    made = model(
+        [node("Reshape", ["x", "s"], ["r"]), node("InstanceNormalization", ["r", "w", "b"], ["i"]),
+         node("Mul", ["i", "k"], ["y"])],
+        [("x", FLOAT, ["n"]), ("s", onnx.TensorProto.INT64, ["rank"])], [("y", FLOAT, None)],
+        {"w": normal(3), "b": normal(3), "k": normal(3, 1)}, check=False,
+    )  # fmt: skip
+    assert operators(made) == ["Reshape", "InstanceNormalization", "Mul"]
+    agree(made, x=normal(24), s=np.array([2, 3, 4]))
+
+
 def skip(*, twice: bool = False, **changed: Any) -> onnx.ModelProto:
     shape = ["n", "s", 6]
     return model(

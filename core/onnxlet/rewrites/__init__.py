@@ -138,15 +138,19 @@ def _optimize(
     borrowed = {name: outer[name] for name in copy.captures() if name in outer}
     copy.initializers.update(borrowed)
     for _ in range(ROUNDS):
-        editor = Editor(copy, *_infer(copy, outer_types))
+        inferred = _infer(copy, outer_types)
+        editor = Editor(copy, *(inferred or ({}, {})))
         changes = 0
-        for rewrite in chosen:
+        # Rewrites take a graph to be valid. One that is not stays as it is, but for what nobody reads: the run will say
+        # what is wrong with which node.
+        for rewrite in chosen if inferred else [r for r in chosen if r.apply is remove_dead]:
             changes += rewrite.apply(editor)
             editor.finish()
         if not changes:
             break
     holders = [node for node in copy.nodes if next(node.subgraphs(), None) is not None]
-    types = {**outer_types, **_infer(copy, outer_types)[0]} if holders else {}
+    inferred = _infer(copy, outer_types) if holders else None
+    types = {**outer_types, **(inferred[0] if inferred else copy.types)}
     visible = {**outer, **copy.initializers}
     for node in holders:
         for name, value in node.attributes.items():
@@ -155,13 +159,15 @@ def _optimize(
     return copy
 
 
-def _infer(graph: Graph, outer: Mapping[str, Type | None]) -> tuple[dict[str, Type | None], Mapping[str, np.ndarray]]:
+def _infer(
+    graph: Graph, outer: Mapping[str, Type | None]
+) -> tuple[dict[str, Type | None], Mapping[str, np.ndarray]] | None:
+    """What is known of types and values; `None` for a graph that is against the specification."""
     captured = {name: outer.get(name) for name in graph.captures()}
     try:
         inferred, values = infer_values(graph, captured)
     except ShapeError:
-        # The run will say what is wrong with which node; rewrites that need types just do not apply.
-        inferred, values = {}, {}
+        return None
     return {**captured, **graph.types, **inferred}, values
 
 

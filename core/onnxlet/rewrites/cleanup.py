@@ -150,7 +150,7 @@ def merge_views(editor: Editor) -> int:
 
 def _merge_concat(editor: Editor, node: Node) -> bool:
     shape = editor.shape(node.outputs[0])
-    if shape is None:
+    if not shape:
         return False
     axis = node.attributes.get("axis", 1) % len(shape)
     inputs: list[str] = []

@@ -16,11 +16,17 @@ def _convolutions(editor: Editor) -> list[tuple[Node, Node]]:
         weights = editor.constant(node.inputs[1])
         bias = node.inputs[2] if len(node.inputs) > 2 else ""
         user = editor.sole_user(node.outputs[0])
-        if user is not None and weights is not None and weights.dtype.kind == "f" and not user.domain:
-            if bias and editor.constant(bias) is None:
+        if user is not None and weights is not None and _fits_groups(node, weights.shape) and not user.domain:
+            if weights.dtype.kind != "f" or (bias and editor.constant(bias) is None):
                 continue
             pairs.append((node, user))
     return pairs
+
+
+def _fits_groups(conv: Node, weights: tuple[int, ...]) -> bool:
+    """Whether weights have the rank and the channels that a Conv or ConvTranspose can have."""
+    groups = conv.attributes.get("group", 1)
+    return len(weights) > 2 and groups > 0 and weights[0] > 0 and weights[0] % groups == 0
 
 
 def _output_channels(conv: Node, weights: tuple[int, ...]) -> int:
@@ -70,11 +76,22 @@ def fold_batch_norm(editor: Editor) -> int:
         if any(t is None for t in tensors) or norm.inputs[0] != conv.outputs[0]:
             continue
         scale, shift, mean, variance = (t.numpy().astype(np.float64) for t in tensors if t is not None)
+        if not scale.shape == shift.shape == mean.shape == variance.shape == (_width(editor, conv),):
+            continue
         factor = scale / np.sqrt(variance + norm.attributes.get("epsilon", 1e-5))
         absorb = _absorb_linear if conv.op_type == "Gemm" else _absorb
         absorb(editor, conv, norm, factor, shift - mean * factor)
         changes += 1
     return changes
+
+
+def _width(editor: Editor, layer: Node) -> int:
+    """How many channels a convolution or product with constant weights gives."""
+    weights = editor.constant(layer.inputs[1])
+    assert weights is not None
+    if layer.op_type == "Gemm":
+        return weights.shape[0 if layer.attributes.get("transB", 0) else 1]
+    return _output_channels(layer, weights.shape)
 
 
 def _linear_layers(editor: Editor) -> list[tuple[Node, Node]]:
@@ -83,9 +100,11 @@ def _linear_layers(editor: Editor) -> list[tuple[Node, Node]]:
     for node in editor.nodes("Gemm"):
         matrix, user = editor.constant(node.inputs[1]), editor.sole_user(node.outputs[0])
         bias = editor.constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
-        if matrix is None or matrix.dtype.kind != "f" or user is None or user.domain or node.version < 7:
+        if matrix is None or matrix.dtype.kind != "f" or len(matrix.shape) != 2 or node.version < 7:
             continue
-        width = matrix.shape[0 if node.attributes.get("transB", 0) else 1]
+        if user is None or user.domain:
+            continue
+        width = _width(editor, node)
         if bias is None and len(node.inputs) > 2 and node.inputs[2]:
             continue
         if bias is None or bias.shape in ((width,), (1, width)):
@@ -149,7 +168,9 @@ def fold_affine_input(editor: Editor) -> int:
     for conv in editor.nodes("Conv"):
         weights = editor.constant(conv.inputs[1])
         bias_name = conv.inputs[2] if len(conv.inputs) > 2 else ""
-        if weights is None or weights.dtype.kind != "f" or (bias_name and editor.constant(bias_name) is None):
+        if weights is None or weights.dtype.kind != "f" or not _fits_groups(conv, weights.shape):
+            continue
+        if bias_name and editor.constant(bias_name) is None:
             continue
         padded = any(conv.attributes.get("pads", [])) or conv.attributes.get("auto_pad", "NOTSET") not in (
             "NOTSET",
@@ -258,6 +279,8 @@ def fold_pad(editor: Editor) -> int:
             continue
         own = list(node.attributes.get("pads", [0] * (2 * (rank - 2))))
         attributes = dict(node.attributes)
+        if len(own) != 2 * (rank - 2):
+            continue
         if node.op_type == "AveragePool":
             if node.version < 7 or not _averages_padding(node, own, [*begin[2:], *end[2:]]):
                 continue
@@ -279,7 +302,7 @@ def _averages_padding(pool: Node, own: list[int], more: list[int]) -> bool:
         return False
     # At the end, what ceil_mode adds is not counted; no window may lie in the padding alone.
     kernel = pool.attributes["kernel_shape"]
-    small = all(a + b < k for a, b, k in zip(own, more, [*kernel, *kernel], strict=True))
+    small = 2 * len(kernel) == len(own) and all(a + b < k for a, b, k in zip(own, more, [*kernel] * 2, strict=True))
     return not pool.attributes.get("ceil_mode", 0) and small
 
 

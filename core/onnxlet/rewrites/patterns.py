@@ -40,4 +40,4 @@ def axes_of(editor: Editor, node: Node, rank: int) -> list[int] | None:
     if axes is None and len(node.inputs) > 1 and node.inputs[1]:
         tensor = editor.constant(node.inputs[1])
         axes = None if tensor is None else tensor.numpy().reshape(-1).tolist()
-    return None if axes is None else [axis % rank for axis in axes]
+    return None if axes is None or not rank else [axis % rank for axis in axes]

@@ -90,8 +90,10 @@ def test_cast(provider, source, target):
 
     code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(target))
     x, references = some((3, 5), source), {"Cast": lambda v, **_: v.astype(target)}
-    if source is np.float16 and np.dtype(target).kind in "iub":
-        # Inside of a program 16-bit floats are not rounded, and a cast to integers would show it.
+    twice = target is np.float16 and source in (np.float64, np.int32, np.int64)
+    if twice or (source is np.float16 and np.dtype(target).kind in "iub"):
+        # Inside of a program 16-bit floats are float32: not rounded, which a cast to integers would show, or rounded to
+        # that first.
         assert "16-bit" in str(refusal(provider, node("Cast", "x", to=code), {"x": x}, references=references))
         return
     check(provider, node("Cast", "x", to=code), {"x": x}, references=references)

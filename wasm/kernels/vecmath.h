@@ -119,7 +119,7 @@ INLINE float vmin_lane(vf v) {
 // Adding 1.5 * 2^23 leaves the nearest integer in the low bits (|x| < 2^22); NaN gives harmless bits.
 #define ROUNDER 12582912.0f
 INLINE vi integer_bits(vf rounded) { return (vi)((vu)rounded - (vu)vconst(ROUNDER)); }
-INLINE vf power_of_two(vi n) { return (vf)(((vu)n + 127u) << 23); }  // -126 <= n <= 127
+INLINE vf power_of_two(vi n) { return (vf)(((vu)n << 23) + (vu)vconst(1.0f)); }  // -127 (gives 0) <= n <= 127
 
 // exp(x) = 2^n (1 + q): returns q and n. x must be within +-105 or NaN.
 INLINE vf exp_parts(vf x, vi *n) {
@@ -296,13 +296,13 @@ INLINE float reduce_large_angle(float x, int32_t *quadrant) {
 // sin(x + quarter turns): one body for sine (0) and cosine (1).
 INLINE vf sine(vf x, int quarter) {
     vf magnitude = vabs(x);
-    vf rounded = vmadd(magnitude, vsplat(0.636619772f), vsplat(ROUNDER));
+    vf rounded = vmadd(magnitude, vconst(0.636619772f), vconst(ROUNDER));
     vi quadrant = integer_bits(rounded);
-    vf whole = rounded - ROUNDER;
-    vf r = vmadd(whole, vsplat(-1.5703125f), magnitude);  // pi/2 in three parts; a 13 bit integer
-    r = vmadd(whole, vsplat(-4.83751297e-4f), r);  // times the first two is exact
-    r = vmadd(whole, vsplat(-7.54978942e-8f), r);
-    vi large = magnitude > 8192.0f;
+    vf whole = rounded - vconst(ROUNDER);
+    vf r = vmadd(whole, vconst(-1.5703125f), magnitude);  // pi/2 in three parts; a 13 bit integer
+    r = vmadd(whole, vconst(-4.83751297e-4f), r);  // times the first two is exact
+    r = vmadd(whole, vconst(-7.54978942e-8f), r);
+    vi large = magnitude > vconst(8192.0f);
     if (__builtin_reduce_or(large))
         for (int lane = 0; lane < LANES; lane++)
             if (magnitude[lane] > 8192.0f && magnitude[lane] < INFINITY_F32) {
@@ -311,12 +311,12 @@ INLINE vf sine(vf x, int quarter) {
                 quadrant[lane] = turn;
             }
     vf u = r * r;
-    vf s = vmadd(vsplat(-1.9517e-4f), u, vsplat(8.33217e-3f));
-    s = vmadd(s, u, vsplat(-0.16666655f));
+    vf s = vmadd(vconst(-1.9517e-4f), u, vconst(8.33217e-3f));
+    s = vmadd(s, u, vconst(-0.16666655f));
     s = vmadd(s * u, r, r);
-    vf c = vmadd(vsplat(2.44324111e-5f), u, vsplat(-1.38873098e-3f));
-    c = vmadd(c, u, vsplat(4.16666456e-2f));
-    c = vmadd(u, vsplat(-0.5f), 1.0f + c * u * u);
+    vf c = vmadd(vconst(2.44324111e-5f), u, vconst(-1.38873098e-3f));
+    c = vmadd(c, u, vconst(4.16666456e-2f));
+    c = vmadd(u, vconst(-0.5f), vconst(1.0f) + c * u * u);
     quadrant += quarter;
     vf result = vselect((quadrant & 1) != 0, c, s);
     vi sign = (vi)((vu)quadrant << 30) & SIGN_BIT;

@@ -57,7 +57,8 @@ void quantize_over_range(const float *x, word count, float *scale, uint8_t *zero
     }
     float smallest = vmin_lane(low), range = vmax_lane(high) - smallest;
     *scale = range > 0.0f ? range / 255.0f : 1.0f;
-    *zero = (uint8_t)vrint(vclamp(vsplat(-smallest / *scale), vsplat(0.0f), vsplat(255.0f)))[0];
+    float point = vrint(vclamp(vsplat(-smallest / *scale), vsplat(0.0f), vsplat(255.0f)))[0];
+    *zero = point == point ? (uint8_t)point : 0;
 }
 
 void quantize_bytes(const float *x, word count, float scale, int zero, int is_signed, uint8_t *y) {

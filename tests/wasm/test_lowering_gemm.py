@@ -116,7 +116,6 @@ def test_bytes_are_refused(provider):
         ({"activation": "Clip", "activation_beta": 0.5}, lambda y: np.minimum(y, 0.5)),
         ({"activation": "Clip", "activation_alpha": -0.1, "activation_beta": 0.5}, lambda y: np.clip(y, -0.1, 0.5)),
     ],
-    ids=str,
 )
 def test_fused_gemm_has_an_attribute_for_each_parameter(provider, attributes, activate):
     a, b, c = some(3, 4), some(4, 17), some(17)

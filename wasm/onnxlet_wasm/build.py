@@ -30,8 +30,8 @@ CACHE = PACKAGE.parent.parent / "build" / "kernels"
 
 KERNEL = re.compile(r"^KERNEL(?:_ARGUMENTS)?\((\w+),", re.MULTILINE)
 
-SMALL = frozenset({"grid_sample.c", "pool_any.c", "rare.c", "roi_align.c"})
-"""Sources of what models seldom ask for: compiled for size, as every page downloads the kernels."""
+SMALL = frozenset({"cumsum.c", "grid_sample.c", "pool_any.c", "rare.c", "roi_align.c", "scatter.c", "topk.c"})
+"""Sources of what models seldom ask for, or is no slower so: compiled for size, as every page downloads the kernels."""
 
 WASM_FEATURES = "mvp+simd128+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals+atomics"
 WASM_LINK = (

@@ -20,8 +20,8 @@ IN_WHOLE_MODELS = {
     **{
         f"onnxlet::{name}": "core/test_gradient.py"
         for name in (
-            "AveragePoolInput", "ConvInput", "ConvWeights", "FullLike", "GlobalAveragePoolInput", "MaxPoolInput",
-            "MaxPoolPicked", "SliceInput", "SumTo", "Unreduce",
+            "AveragePoolInput", "ConvInput", "ConvWeights", "FullLike", "GatherInput", "GlobalAveragePoolInput",
+            "MaxPoolInput", "MaxPoolPicked", "SliceInput", "SumTo", "Unreduce",
         )
     },
 }  # fmt: skip

@@ -359,6 +359,9 @@ def clip(node: Node, shapes: Shapes) -> None:
 
 @requires("Dropout")
 def dropout(node: Node, shapes: Shapes) -> None:
+    ratio = node.attributes.get("ratio", 0.5)
+    if not 0 <= ratio < 1:
+        fail(node, f"ratio is {ratio}; it must lie in [0, 1)")
     for shape, what in zip(shapes[1:3], ("the ratio", "training_mode"), strict=True):
         if shape is not None and math.prod(shape) != 1:
             fail(node, f"{what} must be a scalar, but has shape {list(shape)}")
@@ -374,6 +377,14 @@ def group_normalization(node: Node, shapes: Shapes) -> None:
 @requires("MaxPool", "AveragePool", "LpPool")
 def pool(node: Node, shapes: Shapes) -> None:
     _auto_pad(node)
+    if node.op_type == "LpPool":
+        power(node, shapes)
+
+
+@requires("GlobalLpPool")
+def power(node: Node, shapes: Shapes) -> None:
+    if not node.attributes.get("p", 2) > 0:
+        fail(node, f"p is {node.attributes['p']}, expected a number above 0")
 
 
 def _auto_pad(node: Node) -> None:

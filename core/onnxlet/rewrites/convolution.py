@@ -16,11 +16,17 @@ def _convolutions(editor: Editor) -> list[tuple[Node, Node]]:
         weights = editor.constant(node.inputs[1])
         bias = node.inputs[2] if len(node.inputs) > 2 else ""
         user = editor.sole_user(node.outputs[0])
-        if user is not None and weights is not None and _fits_groups(node, weights.shape) and not user.domain:
-            if weights.dtype.kind != "f" or (bias and editor.constant(bias) is None):
-                continue
+        if weights is None or weights.dtype.kind != "f" or not _fits_groups(node, weights.shape):
+            continue
+        if user is not None and not user.domain and _has_bias(editor, bias, _output_channels(node, weights.shape)):
             pairs.append((node, user))
     return pairs
+
+
+def _has_bias(editor: Editor, bias: str, channels: int) -> bool:
+    """Whether a bias is absent, or a constant with a number per channel."""
+    tensor = editor.constant(bias) if bias else None
+    return not bias or (tensor is not None and tensor.shape == (channels,))
 
 
 def _fits_groups(conv: Node, weights: tuple[int, ...]) -> bool:
@@ -170,7 +176,7 @@ def fold_affine_input(editor: Editor) -> int:
         bias_name = conv.inputs[2] if len(conv.inputs) > 2 else ""
         if weights is None or weights.dtype.kind != "f" or not _fits_groups(conv, weights.shape):
             continue
-        if bias_name and editor.constant(bias_name) is None:
+        if not _has_bias(editor, bias_name, weights.shape[0]):
             continue
         padded = any(conv.attributes.get("pads", [])) or conv.attributes.get("auto_pad", "NOTSET") not in (
             "NOTSET",
@@ -315,4 +321,4 @@ def _pads(editor: Editor, pad: Node) -> list[int] | None:
     if (value and editor.scalar(value) != 0.0) or (len(pad.inputs) > 3 and pad.inputs[3]):
         return None
     amounts = editor.constant(pad.inputs[1])
-    return None if amounts is None else [int(n) for n in amounts.numpy()]
+    return None if amounts is None or len(amounts.shape) != 1 else [int(n) for n in amounts.numpy()]

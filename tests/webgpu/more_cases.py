@@ -227,6 +227,29 @@ def known_weights_cases() -> Iterator[Case]:
         yield Case("ConvInteger", [x, w], more, (1,), note="known, no zero points")
 
 
+def known_product_cases() -> Iterator[Case]:
+    """Products of bytes with a matrix that is known, in floats where the sums stay exact."""
+    for depth in (7, 64, 600):
+        a = integers(2, 4, depth, low=0, high=256, dtype=np.uint8)
+        b = integers(depth, 10, low=-128, high=128, dtype=np.int8)
+        if depth == 600:
+            a, b = np.full(a.shape, 255, np.uint8), np.full(b.shape, 127, np.int8)
+        for b_zero in (np.array(-3, np.int8), np.arange(10, dtype=np.int8)):
+            yield Case("MatMulInteger", [a, b, np.array(12, np.uint8), b_zero], {}, (1, 3), note=f"known {b_zero.size}")
+            rows = np.arange(4, dtype=np.uint8)
+            yield Case("MatMulInteger", [a[0], b, rows, b_zero], {}, (1, 3), note=f"known, by row {b_zero.size}")
+            inputs = [a, np.array(0.02, np.float32), np.array(128, np.uint8), b, np.array(0.01, np.float32), b_zero]
+            inputs += [np.array(0.3, np.float32), np.array(9, np.uint8)]
+            yield Case("QLinearMatMul", inputs, {}, (3, 5), note=f"known {b_zero.size}")
+        yield Case("MatMulInteger", [a, b], {}, (1,), note="known, no zero points")
+        older: dict[str, Any] = {"domain": "com.microsoft", "version": 1, "rtol": 1e-4, "atol": 1e-4}
+        given = [random(2, 4, depth), b, np.array(0.02, np.float32), np.array(1, np.int8)]
+        yield Case("DynamicQuantizeMatMul", given, {}, (1, 3), note="known", **older)
+        turned = [a[0], np.array(0.1, np.float32), np.array(3, np.uint8), np.ascontiguousarray(b.T)]
+        turned += [np.array(0.2, np.float32), np.array(1, np.int8)]
+        yield Case("QGemm", turned, {"transB": 1}, (3, 5), note="known", **older)
+
+
 def few_bits_cases() -> Iterator[Case]:
     rng = np.random.default_rng(0)
     for bits, depth, block in ((4, 40, 16), (4, 64, 32), (8, 20, 16), (2, 32, 16)):
@@ -550,6 +573,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "losses": loss_cases,
     "quantization": quantization_cases,
     "known weights": known_weights_cases,
+    "known products": known_product_cases,
     "plain convolution": plain_conv_cases,
     "sampling": sampling_cases,
     "spectral": spectral_cases,

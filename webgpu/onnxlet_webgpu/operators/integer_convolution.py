@@ -14,11 +14,8 @@ from ..kernel import Operand
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from .convolution import Filters, emit_convolution
 from .direct import emit_direct
-from .quantization import emit_requantized
+from .quantization import EXACT, emit_requantized
 from .windows import window
-
-EXACT = 1 << 24
-"""Whole numbers up to this one are exact as float32."""
 
 
 @lowering("ConvInteger")

@@ -19,6 +19,7 @@ from ..storage import SMALL_FLOATS, SMALL_INTEGERS, type_name
 from ..wgsl import broadcast_index, broadcast_strides, index_expression, literal
 from .arithmetic import at
 from .casts import small_float
+from .matmul import Matrix, Product, emit_product, padded_columns
 from .reduction import emit_reduction
 
 QUANTIZED = ("int32", "uint32", *SMALL_INTEGERS, *SMALL_FLOATS)
@@ -155,7 +156,10 @@ def emit_integer_product(
     n: Lowering, a: Tensor, b: Tensor, a_zero: Tensor | None, b_zero: Tensor | None, out: Tensor,
     transposed: tuple[bool, bool] = (False, False),
 ) -> None:  # fmt: skip
-    """Add the product of two integer tensors less their zero points as i32."""
+    """Add the product of two integer tensors less their zero points as i32: by the kernels for floats where the second
+    is known and no sum can be beyond what floats hold exactly."""
+    if not transposed[0] and _emit_in_floats(n, a, b, a_zero, b_zero, out, transposed[1]):
+        return
     left, right = a.shape if len(a.shape) > 1 else (1, *a.shape), b.shape if len(b.shape) > 1 else (*b.shape, 1)
     (m, k), (k2, columns) = left[-2:], right[-2:]
     a_row, a_step, b_step, b_column = k, 1, columns, 1
@@ -184,6 +188,55 @@ def emit_integer_product(
     lines += ["var total = 0;", f"for (var k = 0u; k < {k}u; k++) {{ total += {values[0]} * {values[1]}; }}"]
     lines.append("store(i, total);")
     n.emit_flat(n.title(a, b, note="of integers"), reads, "\n".join(lines), out)
+
+
+def _emit_in_floats(
+    n: Lowering, a: Tensor, b: Tensor, a_zero: Tensor | None, b_zero: Tensor | None, out: Tensor, transposed: bool
+) -> bool:
+    """The same as a product of floats, if that is exact. Says whether it is."""
+    sources = tuple(_constant_index(n, t) for t in (b, b_zero) if t is not None)
+    if len(b.shape) != 2 or (a.dtype.itemsize > 1 and not a.value.endswith(QUANTISED)) or None in sources:
+        return False
+
+    def floats(w: np.ndarray, zero: np.ndarray | None = None) -> np.ndarray:
+        values = w.astype(np.float32)
+        if zero is not None:
+            values = values - zero.astype(np.float32)
+        return values.T if transposed else values
+
+    indices = tuple(i for i in sources if i is not None)
+    matrix = floats(*(n.known(i, "") for i in indices))
+    depth, columns = matrix.shape
+    if np.abs(matrix).sum(axis=0).max(initial=0) * 255 >= EXACT or a.shape[-1] != depth:
+        return False
+    numbers = n.temporary("floats", a.shape)
+    operands, expression = [Operand(a.value, a.shape, a.element)], "f32({0})"
+    if a_zero is not None:
+        operands.append(Operand(a_zero.value, _zero_shape(a_zero, len(a.shape), True), a_zero.element))
+        expression += " - f32({1})"
+    n.emit_map(operands, expression, numbers)
+    width = columns + -columns % 4
+    weights = n.derive(indices, f"real columns {transposed}", lambda *given: padded_columns(floats(*given)))
+    rows = a.size // depth
+    product = Product(
+        Matrix(numbers.value, a.size, depth, 1), Matrix(weights, depth * width, width, 1), rows, columns, depth
+    )
+    emit_product(n, product, out, n.title(a, b, note="of integers"))
+    n.extend([n.chain()], "i32({0})", "i32")
+    return True
+
+
+EXACT = 1 << 24
+"""Whole numbers up to this one are exact as float32."""
+
+QUANTISED = "\0quantized"
+"""The tag of what a lowering has quantised to bytes itself."""
+
+
+def _constant_index(n: Lowering, t: Tensor) -> int | None:
+    """The number of the input that a tensor is, if its value is known."""
+    inputs = n.step.node.inputs
+    return inputs.index(t.value) if t.value in inputs and t.value in n.step.constants else None
 
 
 def _batched(shape: tuple[int, ...], batch: tuple[int, ...]) -> list[int]:

@@ -34,7 +34,7 @@ INLINE vf combined(int operation, vf p, vf q, float shift) {
 }
 
 // y = round(clamp(shift + P + Q or P * Q, low, high) / y_scale) + y_zero, saturated, ties to even, where
-// P = (p - p_zero) * p_scale, and so Q. p, q and y are int8 or uint8; zeros, scales, shift and bounds are float32 (bits).
+// P = (p - p_zero) * p_scale, and so Q. p, q and y are int8 or uint8; zeros, scales, shift and bounds are float32.
 // y may be p or q. Unit: 16 elements.
 KERNEL(byte_pair, operation, count, p, p_type, p_zero, p_scale, q, q_type, q_zero, q_scale, shift, low, high, y, y_type,
        y_zero, y_scale) {
@@ -59,7 +59,8 @@ KERNEL(byte_pair, operation, count, p, p_type, p_zero, p_scale, q, q_type, q_zer
 typedef uint8_t b16 __attribute__((ext_vector_type(16)));
 typedef b16 b16_unaligned __attribute__((aligned(1), may_alias));
 
-// y[i][column][row] = x[i][row][column], bytes. Up to 15 bytes beyond the last one are read. Unit: 16 columns of a matrix.
+// y[i][column][row] = x[i][row][column], bytes. Up to 15 bytes beyond the last one are read. Unit: 16 columns of a
+// matrix.
 KERNEL(transpose_bytes, x, y, rows, columns) {
     const word blocks = div_up(a->columns, 16);
     for (word u = begin; u < end; u++) {
@@ -72,8 +73,8 @@ KERNEL(transpose_bytes, x, y, rows, columns) {
             UNROLL for (int i = 0; i < 16; i++) r[i] = *(const b16_unaligned *)(x + (row + i) * a->columns);
             UNROLL for (int round = 0; round < 4; round++) {  // each brings the halves' elements together in turn
                 UNROLL for (int i = 0; i < 8; i++) {
-                    next[2 * i] = __builtin_shufflevector(r[i], r[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22,
-                                                          7, 23);
+                    next[2 * i] = __builtin_shufflevector(r[i], r[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6,
+                                                          22, 7, 23);
                     next[2 * i + 1] = __builtin_shufflevector(r[i], r[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13,
                                                               29, 14, 30, 15, 31);
                 }

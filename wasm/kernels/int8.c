@@ -1,5 +1,5 @@
 // Products of 8-bit integers, exact in int32. NumPy twins: onnxlet/ops, MatMulInteger, QLinearMatMul, QGemm, and what
-// follows MatMulInteger in models that are quantised dynamically: Cast, Mul by the scales, Add of a bias, an activation.
+// follows MatMulInteger in models that are quantised dynamically: Cast, Mul by the scales, Add of a bias, activations.
 // int8.h tells how it is done.
 #include "int8.h"
 #if defined(__x86_64__)
@@ -94,8 +94,10 @@ Block block_of(char *scratch, word depth, word type, word zero) {
 
 // Four rows of four words, turned: words of one place side by side.
 INLINE void transpose(v4i r[4]) {
-    v4i low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
-    v4i low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5), high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+    v4i low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
+    v4i high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+    v4i low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+    v4i high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
     r[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
     r[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
     r[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
@@ -202,8 +204,8 @@ INLINE void finish(const Result *r, const int type, const int different, const C
         activate_block(F32(r->c) + m * r->ldc + n, r->ldc, rows, PANEL, r->activation, r->low, r->high);
 }
 
-typedef void Finish(const Result *, const Columns *, int32_t alpha, const int32_t *totals, const int32_t *sums, word rows,
-                    word m, word n);
+typedef void Finish(const Result *, const Columns *, int32_t alpha, const int32_t *totals, const int32_t *sums,
+                    word rows, word m, word n);
 #define FINISH(name, type)                                                                                        \
     static NOINLINE void name(const Result *r, const Columns *columns, int32_t alpha, const int32_t *totals,      \
                               const int32_t *sums, word rows, word m, word n) {                                   \
@@ -263,7 +265,8 @@ void block_multiply(const Block *block, word rows, const int8_t *panels, const C
             const int32_t alpha = pairs ? 0 : block->alpha, *sums = block->sums + i;
             for (word j = 0; j < width; j += PANEL) {
                 if (width - j < PANEL)
-                    finish_ragged(function, result, at + j / PANEL, alpha, totals + j, sums, count, m + i, n + j, width - j);
+                    finish_ragged(function, result, at + j / PANEL, alpha, totals + j, sums, count, m + i, n + j,
+                                  width - j);
                 else function(result, at + j / PANEL, alpha, totals + j, sums, count, m + i, n + j);
             }
         }
@@ -278,8 +281,8 @@ enum { PIECE_ROWS = 12, PIECE_COLUMNS = 16, MANY_ROWS = 96 };
 // - float32: activation(A B * (a_scale * b_scale) + bias);
 // - int8 or uint8: A B + addend times (a_scale * b_scale), rounded (ties to even), plus the zero point at `c_zero`,
 //   saturated.
-// `a_scale` is the address of one float32 (or 0: 1), `b_scale` of `b_scales` values, 1 or one per column. addend (int32)
-// and bias (float32), one value per column, may be absent (0). Units: pieces.gemm. Scratch: pieces.int8_scratch.
+// `a_scale` is the address of one float32 (or 0: 1), `b_scale` of `b_scales` values, 1 or one per column. addend
+// (int32) and bias (float32), one value per column, may be absent (0). Units: pieces.gemm. Scratch: pieces.int8_scratch.
 KERNEL(gemm_int8, a, type, lda, a_zero, b, columns, c, ldc, m, n, k, c_type, a_scale, b_scale, b_scales, bias, addend,
        c_zero, activation, low, high) {
     word by_rows = a->m >= MANY_ROWS;

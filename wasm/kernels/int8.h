@@ -70,8 +70,8 @@ typedef struct {
     float low, high;
 } Result;
 
-// Multiplies `rows` prepared rows by columns [n0, n1): n0 is a multiple of 8. Row i of the block is row m + i of C. Up to
-// 28 bytes beyond the last scale, bias and addend are read.
+// Multiplies `rows` prepared rows by columns [n0, n1): n0 is a multiple of 8. Row i of the block is row m + i of C. Up
+// to 28 bytes beyond the last scale, bias and addend are read.
 void block_multiply(const Block *block, word rows, const int8_t *panels, const Columns *columns, const Result *result,
                     word m, word n0, word n1);
 
@@ -83,7 +83,7 @@ INLINE int32_t zero_at(word type, word zero) {
     return !zero ? 0 : type == TYPE_I8 ? *PTR(const int8_t, zero) : *PTR(const uint8_t, zero);
 }
 
-// Numbers rounded to integers, ties to even, plus `zero`, within the range of bytes. What is not a number gives the least.
+// Numbers rounded to integers, ties to even, plus `zero`, within the range of bytes. NaN gives the least of these.
 typedef struct {
     vf low, high;
     vi shift;

@@ -20,8 +20,8 @@ INLINE void fill_bytes(uint8_t *to, uint8_t value, word count) {
 // `batch` images of h x w pixels of `type`, x_step bytes apart, of which each group takes c; output pixels y_step
 // elements apart, of which each group gives oc. `x_zero` is the address of x's zero point, or 0. Weights are packed by
 // pack_b_int8: a matrix [taps][c] x [oc] for each group. y is int32 (sums + addend), float32 (activation of these times
-// `scale` plus bias), int8 or uint8 (these times `scale`, rounded, plus the zero point at `y_zero`, saturated); `scales`
-// is 1 or groups * oc, addend (int32) and bias (float32) have groups * oc elements or are 0.
+// `scale` plus bias), int8 or uint8 (these times `scale`, rounded, plus the zero point at `y_zero`, saturated).
+// `scales` is 1 or groups * oc, addend (int32) and bias (float32) have groups * oc elements or are 0.
 // Scratch: pieces.int8_scratch(taps * c). Units: groups * pieces(batch * oh * ow, oc).
 KERNEL_ARGUMENTS(conv_int8, x, type, x_step, x_zero, panels, columns, y, y_step, y_type, scale, scales, addend, y_zero,
                  bias, activation, low, high, batch, h, w, c, oh, ow, oc, groups, kh, kw, stride_h, stride_w, pad_top,
@@ -143,7 +143,8 @@ KERNEL(pack_depthwise_int8, w, type, zero, zeros, packed, sums, channels, taps) 
                         if (channel < a->channels && tap < a->taps) {
                             const uint8_t raw = PTR(const uint8_t, a->w)[channel * a->taps + tap];
                             const word z = a->zeros > 1 ? channel : 0;
-                            value = (a->type == TYPE_I8 ? (int8_t)raw : raw) - zero_at(a->type, a->zeros ? a->zero + z : 0);
+                            value = a->type == TYPE_I8 ? (int8_t)raw : raw;
+                            value -= zero_at(a->type, a->zeros ? a->zero + z : 0);
                         }
                         sums[in_block] += value;
                         *to++ = (int16_t)value;
@@ -165,10 +166,11 @@ INLINE vi dot_pairs(vs a, vs b) {
 }
 
 // As conv_int8, with c channels, each of which has a window of its own; weights from pack_depthwise_int8. `scales` is 1
-// or c. Up to 64 bytes beyond scales, addends and biases are read. Scratch: 16 * round_up(kh * kw, 2) + round_up(c, 16) + 16 bytes. Unit: a row of output (batch * oh of them).
+// or c. Up to 64 bytes beyond scales, addends and biases are read. Scratch: 16 * round_up(kh * kw, 2) + round_up(c, 16)
+// + 16 bytes. Unit: a row of output (batch * oh of them).
 KERNEL_ARGUMENTS(depthwise_int8, x, type, x_zero, packed, sums, y, y_type, scale, scales, addend, y_zero, bias,
-                 activation, low, high, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left, dilation_h,
-                 dilation_w)
+                 activation, low, high, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left,
+                 dilation_h, dilation_w)
 
 INLINE vs widened(const uint8_t *from, int is_signed) {
     vb bytes = *(const vb_unaligned *)from;
@@ -182,7 +184,8 @@ INLINE void depthwise_pixel(const depthwise_int8_args *a, const uint8_t *const *
     for (word channel = 0; channel < a->c; channel += CHANNELS) {
         vi low = (vi)0, high = (vi)0;
         for (word pair = 0; pair < pairs; pair++, weights += 2 * CHANNELS) {
-            vs one = widened(taps[2 * pair] + channel, is_signed), other = widened(taps[2 * pair + 1] + channel, is_signed);
+            vs one = widened(taps[2 * pair] + channel, is_signed);
+            vs other = widened(taps[2 * pair + 1] + channel, is_signed);
             low += dot_pairs(LOW_HALVES(one, other), *(const vs_unaligned *)weights);
             high += dot_pairs(HIGH_HALVES(one, other), *(const vs_unaligned *)(weights + CHANNELS));
         }
@@ -220,7 +223,8 @@ KERNEL_BODY(depthwise_int8) {
     uint8_t *outside = (uint8_t *)(taps + ROUND_UP(count, 2));  // a pixel of zero points
     fill_bytes(outside, (uint8_t)zero, ROUND_UP(a->c, 16) + 16);
     taps[ROUND_UP(count, 2) - 1] = outside;
-    const Rounding rounding = rounding_to(a->y_type == TYPE_I8, of_bytes(a->y_type) ? zero_at(a->y_type, a->y_zero) : 0);
+    const int32_t y_zero = of_bytes(a->y_type) ? zero_at(a->y_type, a->y_zero) : 0;
+    const Rounding rounding = rounding_to(a->y_type == TYPE_I8, y_zero);
     for (word u = begin; u < end; u++) {
         const uint8_t *image = PTR(const uint8_t, a->x) + u / a->oh * a->h * line;
         const word top = u % a->oh * a->stride_h - a->pad_top;
@@ -230,7 +234,8 @@ KERNEL_BODY(depthwise_int8) {
                 const word row = top + r * a->dilation_h;
                 const int inside = row >= 0 && row < a->h;
                 for (word s = 0, column = left; s < a->kw; s++, column += a->dilation_w)
-                    taps[tap++] = inside && (uint64_t)column < (uint64_t)a->w ? image + row * line + column * a->c : outside;
+                    taps[tap++] =
+                        inside && (uint64_t)column < (uint64_t)a->w ? image + row * line + column * a->c : outside;
             }
             const word at = (u * a->ow + pixel) * a->c;
             if (a->type == TYPE_I8) depthwise_pixel(a, taps, at, zero, &rounding, 1);

@@ -117,8 +117,8 @@ DECLARE(dot_seven)
 #endif
 #endif
 
-void int8_tile(__attribute__((unused)) int format, word rows, const int32_t *a, word a_step, const int8_t *b, word b_step, word words,
-               int32_t *totals) {
+void int8_tile(__attribute__((unused)) int format, word rows, const int32_t *a, word a_step, const int8_t *b,
+               word b_step, word words, int32_t *totals) {
     if (words == 0) {
         memset(totals, 0, (size_t)(rows * INT8_PANELS * PANEL * 4));
         return;

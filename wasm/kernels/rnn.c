@@ -106,8 +106,8 @@ KERNEL(lstm, gates, gates_time, gates_batch, recurrent, peephole, lengths, h0, c
     }
 }
 
-// The same with recurrent weights of 8 bits, packed by pack_b_int8 (k = hidden), which have `scales` (1 or 4 * hidden) at
-// `scale`. The states of the whole batch are quantised over their range at each step. NumPy twin: DynamicQuantizeLSTM.
+// The same with recurrent weights of 8 bits, packed by pack_b_int8 (k = hidden), which have `scales` (1 or 4 * hidden)
+// at `scale`. The states of the whole batch are quantised over their range at each step. NumPy twin: DynamicQuantizeLSTM.
 // One unit. Scratch: int8_scratch(hidden) + 17 * batch * hidden + 128 bytes.
 KERNEL(lstm_int8, gates, gates_time, gates_batch, panels, columns, scale, scales, peephole, lengths, h0, c0, y, y_time,
        y_batch, h, c, steps, batch, hidden, reverse, clip) {

@@ -1,8 +1,8 @@
-// Products by weights of 4 or 8 bits, which stay that small in memory. NumPy twins: onnxlet/ops, MatMulNBits, and MatMul
-// of what DequantizeLinear makes of a constant. Arithmetic is float32.
+// Products by weights of 4 or 8 bits, which stay that small in memory. NumPy twins: onnxlet/ops, MatMulNBits, and
+// MatMul of what DequantizeLinear makes of a constant. Arithmetic is float32.
 //
-// Panels of 8 columns: [depth, rounded up to even, / 2][8] bytes, each of them the weights of two rows, the first one in
-// the low bits; or [depth, rounded up to even][8] bytes. A weight stands for (bits - zero) * scale, with a zero and a
+// Panels of 8 columns: [depth, rounded up to even, / 2][8] bytes, each of them the weights of two rows, the first one
+// in the low bits; or [depth, rounded up to even][8] bytes. A weight stands for (bits - zero) * scale, with a zero and a
 // scale per column for each block of rows: [panel][blocks][8]. Blocks have an even number of rows, but for the last.
 #include "tile.h"
 #include "vecmath.h"
@@ -95,8 +95,8 @@ static NOINLINE void row_8(const Weights *w, const float *a, word depth, const f
     row_by_panel(w, a, depth, bias, c, 8);
 }
 
-// C = activation(A B + bias + residual), as in `gemm`, with B of `bits` (4 or 8) in panels, as above; `block` rows have a
-// scale. `zeros` is their address, or 0: all are `zero`, float32. Unit: 16 columns. Scratch: 16 KiB.
+// C = activation(A B + bias + residual), as in `gemm`, with B of `bits` (4 or 8) in panels, as above; `block` rows have
+// a scale. `zeros` is their address, or 0: all are `zero`, float32. Unit: 16 columns. Scratch: 16 KiB.
 KERNEL_ARGUMENTS(gemm_weights, a, lda, b, bits, block, scales, zeros, zero, c, ldc, m, n, k, bias, residual, ldr,
                  activation, low, high)
 

@@ -68,7 +68,7 @@ def layer_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray
 
 
 def fused_gemm(a: np.ndarray, b: np.ndarray, c: np.ndarray, activation: str, **given: float) -> np.ndarray:
-    y, alpha, beta = a @ b + c, given.get("activation_alpha"), given.get("activation_beta")
+    y, alpha, beta = a @ b + c, given.get("activation_alpha", 0.0), given.get("activation_beta", 0.0)
     if activation == "LeakyRelu":
         return np.where(y < 0, y * alpha, y)
     if activation == "HardSigmoid":

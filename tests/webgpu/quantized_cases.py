@@ -51,6 +51,9 @@ def pool_cases() -> Iterator[Case]:
         for last in (0, 1):
             yield Case("QLinearGlobalAveragePool", given, {"channels_last": last}, note=f"{np.dtype(dtype)} {last}",
                        **MICROSOFT)  # fmt: skip
+        for pads, padded in (([0, 0, 0, 0], 0), ([1, 1, 0, 1], 0), ([1, 1, 0, 1], 1)):
+            window = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": pads, "count_include_pad": padded}
+            yield Case("QLinearAveragePool", given, window, note=f"{np.dtype(dtype)} {pads} {padded}", **MICROSOFT)
         yield Case("QLinearReduceMean", given, {"axes": [1, -1], "keepdims": 1}, note=np.dtype(dtype).name, **MICROSOFT)
     parts = [scalar(0.1), byte(5), pixels(2, 3, 4), scalar(0.1), byte(5), pixels(2, 5, 4), scalar(0.3), byte(100)]
     yield Case("QLinearConcat", parts, {"axis": 1}, (0, 1, 3, 4, 6, 7), **MICROSOFT)

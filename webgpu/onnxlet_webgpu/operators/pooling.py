@@ -14,7 +14,11 @@ from .windows import Window, coordinate, window
 def pool(n: Lowering) -> None:
     name = n.step.node.op_type
     kinds = NUMBERS if name == "MaxPool" else ("float32",)
-    x, out = n.input(0, *kinds), n.output(0, *kinds)
+    emit_pool(n, name, n.input(0, *kinds), n.output(0, *kinds))
+
+
+def emit_pool(n: Lowering, name: str, x: Tensor, out: Tensor) -> None:
+    """Add a pool over windows: MaxPool, AveragePool or LpPool."""
     g = window(n, x.shape[2:], n.attribute("kernel_shape"), out.shape[2:])
     combine, finish = "", "total"
     column_major = n.attribute("storage_order", 0)
@@ -36,7 +40,7 @@ def pool(n: Lowering) -> None:
     lines += ["    " * d + "}" for d in reversed(range(g.rank))]
     lines.append(f"store(i, {finish});")
     n.emit_flat(n.title(x, out, note=note), [x.binding("x")], "\n".join(lines), out)
-    if n.has_output(1):
+    if name == "MaxPool" and n.has_output(1):
         _indices(n, x, g, column_major, note)
 
 

@@ -13,6 +13,7 @@ from ..kernel import Kernel, Operand, flat_body, flat_groups
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from ..wgsl import literal
 from .arithmetic import line
+from .pooling import emit_pool
 from .quantization import emit_dynamic, emit_integer_product, optional, saturated
 from .reduction import emit_reduction
 from .selection import emit_lines
@@ -142,6 +143,19 @@ def qlinear_global_average_pool(n: Lowering) -> None:
     ratio = f"(({sum_text} - {literal(count, 'f32')} * {numbers.scalar(2)}) * ({numbers.scalar(1)} / "
     ratio += f"({numbers.scalar(3)} * {literal(count, 'f32')})))"
     n.emit_map(numbers.operands, saturated(ratio, numbers.scalar(4), out), out)
+
+
+@lowering("QLinearAveragePool", domain=MICROSOFT)
+def qlinear_average_pool(n: Lowering) -> None:
+    """Rounds once, after the zero point of the result is added."""
+    if n.attribute("channels_last", 0):
+        n.refuse("a quantised pool with its channels last has no GPU kernel")
+    out = n.output(0, *BYTES)
+    pooled = n.temporary("pooled", out.shape)
+    emit_pool(n, "AveragePool", real(n, 0, 1, 2, "real"), pooled)
+    numbers = Numbers(n)
+    ratio = f"({numbers.add(Operand(pooled.value, out.shape, 'f32'))} / {numbers.scalar(3)} + {numbers.scalar(4)})"
+    n.emit_map(numbers.operands, saturated(ratio, "0.0", out), out)
 
 
 @lowering("QLinearReduceMean", domain=MICROSOFT)

@@ -20,18 +20,19 @@ self.onmessage = async ({ data: told }) => {
 const inputs = (told) => JSON.parse(told.inputs);
 
 const STEPS = [
-  ['import', 'import onnxlet, onnxlet_wasm.provider, onnxlet_wasm.browser'],
+  ['import of NumPy', 'import numpy'],
+  ['import of onnxlet', 'import onnxlet, onnxlet_wasm.provider, onnxlet_wasm.browser'],
   ['kernels', '(await onnxlet_wasm.browser.create_host_async()).close()'],
   ['model', 'from onnxlet import download; source = await download.fetch(model)'],
   ['session', 'session = await onnxlet.InferenceSession.create(source); del source'],
-  ['first run', 'import numpy, json; session.run(None, {i["name"]: numpy.zeros(i["dims"], i["type"]) for i in json.loads(inputs)})'],
+  ['first run', 'import json; session.run(None, {i["name"]: numpy.zeros(i["dims"], i["type"]) for i in json.loads(inputs)})'],
 ];
 
 async function onnxlet(told, done) {
   const { boot } = await import('/onnxlet/boot.mjs');
   const python = await boot();
   kept.push(python);
-  done('Pyodide, NumPy and the wheel');
+  done('Pyodide; NumPy and the wheel arrive');
   python.globals.set('model', told.model);
   python.globals.set('inputs', told.inputs);
   for (const [step, code] of STEPS) {

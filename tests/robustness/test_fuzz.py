@@ -78,9 +78,9 @@ def try_out(module: str, corpus: list[Any], everyday: int, folder: Path, config:
     problems, stages = campaign(module, path, first, first + (count or everyday))
     total = sum(stages.values()) or 1
     summary = ", ".join(f"{name} {n} ({100 * n / total:.0f} %)" for name, n in stages.most_common())
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if count and reporter is not None:
-        reporter.write_line(f"\n{module}: {summary}")
+    if count:
+        with config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+            print(f"\n{module}: {summary}")
     assert not problems, f"{len(problems)} problem(s) in {summary}:\n" + "\n".join(problems)
     return stages
 

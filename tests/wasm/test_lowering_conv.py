@@ -172,3 +172,17 @@ def test_pools_in_one_dimension(provider):
 @pytest.mark.parametrize("shape", [(2, 5, 7, 9), (1, 40, 3), (2, 3, 4, 5, 6)], ids=str)
 def test_global_pools(provider, operator, shape):
     check(provider, node(operator, "x"), {"x": some(*shape)})
+
+
+@pytest.mark.parametrize("pads", [None, [1, 0, 0, 1]])
+def test_an_empty_auto_pad_is_not_set(provider, pads):
+    x, w = RNG.standard_normal((1, 3, 8, 8)).astype(np.float32), RNG.standard_normal((4, 3, 2, 2)).astype(np.float32)
+    padding = {} if pads is None else {"pads": pads}
+    for operator, names, feeds, attributes in (
+        ("Conv", "x w", {"x": x, "w": w}, {}),
+        ("MaxPool", "x", {"x": x}, {"kernel_shape": [2, 2]}),
+        ("AveragePool", "x", {"x": x}, {"kernel_shape": [2, 2]}),
+    ):
+        expected = evaluate(node(operator, names, **attributes, **padding), list(feeds.values()))
+        one = node(operator, names, auto_pad="", **attributes, **padding)
+        check(provider, one, feeds, references={operator: lambda *_, result=expected, **__: result})

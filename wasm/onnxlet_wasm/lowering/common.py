@@ -166,7 +166,7 @@ def window_of(step: Step, spatial: Sequence[int], kernel: Sequence[int]) -> Wind
     dilations = tuple(step.attribute("dilations") or [1] * n)
     output = output_shape(step)[2:]
     auto = text(step.attribute("auto_pad", "NOTSET"))
-    if auto == "NOTSET":
+    if auto in ("NOTSET", ""):
         pads = list(step.attribute("pads") or [0] * (2 * n))
         begin, end = pads[:n], pads[n:]
     elif auto == "VALID":

@@ -27,7 +27,14 @@ async def test_like_numpy(gpu_provider: WebGpuProvider, family: str, case: Case)
     await check(gpu_provider, case)
 
 
-@pytest.mark.parametrize("family", ["matmul", "conv", "reduction", "rows"])
+WITH_SHARED_MEMORY = [
+    "matmul", "conv", "reduction", "rows", "norms", "losses", "attention", "heads", "grouped heads", "known weights",
+    "known products", "recurrent",
+]  # fmt: skip
+"""Families whose kernels differ between software adapters and real GPUs."""
+
+
+@pytest.mark.parametrize("family", WITH_SHARED_MEMORY)
 async def test_kernels_for_real_gpus(hardware_provider: WebGpuProvider, family: str):
     for case in FAMILIES[family]():
         await check(hardware_provider, case)

@@ -67,8 +67,8 @@ def layer_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale + bias
 
 
-def fused_gemm(a: np.ndarray, b: np.ndarray, c: np.ndarray, activation: str, **given: float) -> np.ndarray:
-    y, alpha, beta = a @ b + c, given.get("activation_alpha", 0.0), given.get("activation_beta", 0.0)
+def fused_gemm(a: np.ndarray, b: np.ndarray, c: np.ndarray, activation: str, **given: Any) -> np.ndarray:
+    y, alpha, beta = a @ b + c, given.get("activation_alpha"), given.get("activation_beta")
     if activation == "LeakyRelu":
         return np.where(y < 0, y * alpha, y)
     if activation == "HardSigmoid":

@@ -2,7 +2,8 @@
 """Sets everything up as `run.py` does and runs the tests: `python3 scripts/test.py [pytest arguments]`.
 
 Without arguments the whole suite runs, on two processes. With CI=true nothing may be skipped for want of a browser or
-a GPU adapter.
+a GPU adapter. `--full` runs the long combinations instead (builds, optimisation levels, threads), and writes
+docs/full.md.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit("onnxlet needs Python 3.11 or newer; this is " + sys.version.split()[0])
+
+import full
 
 from provision import browser, gpu, venv
 from provision.console import SetupError, guarded, say
@@ -35,6 +38,8 @@ def main() -> int:
         if strict:
             raise
         say(f"  Tests that need it will be skipped: {error}")
+    if "--full" in sys.argv:
+        return full.run([argument for argument in sys.argv[1:] if argument != "--full"], env)
     arguments = sys.argv[1:] or WHOLE_SUITE
     say(f"\npytest {' '.join(arguments)}")
     return subprocess.run([venv.python(), "-m", "pytest", *arguments], cwd=REPOSITORY, env=env).returncode

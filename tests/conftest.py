@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+
+from tests.combinations import Campaign, Combination
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY / "tests" / "data"
@@ -29,7 +32,8 @@ def missing(what: str) -> NoReturn:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of the campaigns against wrong models (tests/robustness)."""
+    """Options of what takes long: all combinations, and the campaigns against wrong models (tests/robustness)."""
+    parser.addoption("--full", action="store_true", help="run every case in every combination, not a share of them")
     parser.addoption("--fuzz", type=int, default=0, metavar="N", help="try N wrong models instead of a few hundred")
     parser.addoption("--fuzz-from", type=int, default=0, metavar="N", help="number of the first of them")
 
@@ -44,6 +48,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.split("::")[0]
 
     return ByFile(config, log)
+
+
+@pytest.fixture
+def campaign(
+    combination: Combination, pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
+) -> Campaign:
+    """What to run in a combination (`tests/combinations.py`), with which the test is parametrised."""
+    return Campaign(combination, pytestconfig.getoption("--full"), record_property)
 
 
 @pytest.fixture(scope="session")

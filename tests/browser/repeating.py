@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tests.browser.harness import PyodideHost
 from tests.conformance import packing
@@ -24,12 +25,12 @@ if "/suite" not in sys.path:
 """
 
 CASES = """
-import warnings
+import functools, warnings
 from tests.conformance import packing, suite
 
 warnings.simplefilter("ignore")
 cases = packing.loads(packed)
-{"count": len(cases), "failed": suite.failures(cases, getattr(suite, run))}
+{"count": len(cases), "failed": suite.failures(cases, functools.partial(getattr(suite, run), **keywords))}
 """
 
 CALLS = """
@@ -74,12 +75,13 @@ def install(host: PyodideHost) -> None:
     host.run_python(INSTALL, sources={name: (REPOSITORY / name).read_text("utf-8") for name in SOURCES})
 
 
-def failures(host: PyodideHost, cases: Sequence[Case], run: str) -> list[str]:
-    """A line for each case that does not pass in the page; `run` is the name of a runner of `suite`."""
+def failures(host: PyodideHost, cases: Sequence[Case], run: str, **keywords: Any) -> list[str]:
+    """A line for each case that does not pass in the page; `run` is the name of a runner of `suite`, which takes the
+    keywords."""
     failed = []
     for begin in range(0, len(cases), BATCH):
         batch = cases[begin : begin + BATCH]
-        answer = host.run_python(CASES, packed=packing.dumps(batch), run=run, timeout=900)
+        answer = host.run_python(CASES, packed=packing.dumps(batch), run=run, keywords=keywords, timeout=900)
         assert answer["count"] == len(batch)
         failed += answer["failed"]
     return failed

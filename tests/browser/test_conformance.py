@@ -8,10 +8,21 @@ from __future__ import annotations
 import pytest
 
 from tests.browser import repeating
-from tests.browser.harness import PyodideHost
+from tests.browser.harness import Chromium, PyodideHost
+from tests.browser.test_models import REFUSE_RELAXED
+from tests.combinations import BROWSER, Campaign, combinations
 from tests.conformance import model_suites, older, suite, versions
 from tests.core.ops import recording
 from tests.core.test_bug_cases import CASES, FOLDER, expected_values, read
+
+THREADS = """
+import onnxlet
+from onnxlet_wasm import engine
+usual, engine.WORTH_SHARING = engine.WORTH_SHARING, 0  # threads even where a model is too small to be worth it
+await onnxlet.ready(threads)
+found = onnxlet.features()
+[found["relaxed-simd"][0], found["threads"][0], usual]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +38,23 @@ def test_single_operators(host: PyodideHost, run: str) -> None:
     assert len(cases) >= suite.COUNT
     failed = repeating.failures(host, cases, run)
     assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("combination", combinations(BROWSER), ids=str)
+def test_combinations(chromium: Chromium, campaign: Campaign) -> None:
+    chosen = campaign.combination
+    host = chromium.pyodide(before="" if chosen.build == "wasm-relaxed" else REFUSE_RELAXED)
+    repeating.install(host)
+    relaxed, threads, usual = host.run_python(THREADS, threads=chosen.threads)
+    try:
+        assert relaxed == (chosen.build == "wasm-relaxed")
+        assert threads
+        share = campaign.share(suite.collect())
+        failed = repeating.failures(host, share, "run_session", level=chosen.level, threads=chosen.threads)
+    finally:
+        host.run_python("from onnxlet_wasm import engine; engine.WORTH_SHARING = usual", usual=usual)
+    campaign.conclude(len(share), failed)
 
 
 def test_other_versions(host: PyodideHost) -> None:

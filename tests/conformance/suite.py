@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from onnxlet import InferenceSession
+from onnxlet import GraphOptimizationLevel, InferenceSession, SessionOptions
 from onnxlet.execution.executor import GraphExecutor, drive
 from onnxlet.graph.ir import STRING
 from onnxlet.model.dtypes import widen
@@ -87,9 +87,10 @@ def run_definitions(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
     return drive(GraphExecutor(graph, []).run(feeds))
 
 
-def run_session(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
+def run_session(model: bytes, inputs: Sequence[Any], level: str = "ORT_ENABLE_ALL", threads: int = 0) -> Sequence[Any]:
     """Run a model as users do: optimised, on the kernels where there are some."""
-    session = InferenceSession(model)
+    options = SessionOptions(graph_optimization_level=GraphOptimizationLevel[level], intra_op_num_threads=threads)
+    session = InferenceSession(model, options)
     try:
         names = [argument.name for argument in session.get_inputs()]
         return session.run(None, dict(zip(names, inputs, strict=True)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import string
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.combinations import NATIVE, Campaign, combinations, use_kernels
 from tests.conformance import packing, suite
 
 INITIALS = string.ascii_lowercase
@@ -32,6 +34,15 @@ def test_definitions(cases, initial):
 @pytest.mark.parametrize("initial", INITIALS)
 def test_sessions(cases, initial):
     run_batch(cases, initial, suite.run_session)
+
+
+@pytest.mark.parametrize("combination", combinations(NATIVE), ids=str)
+def test_combinations(cases, campaign: Campaign, monkeypatch):
+    chosen = campaign.combination
+    use_kernels(chosen, monkeypatch)
+    share = campaign.share(cases)
+    run = functools.partial(suite.run_session, level=chosen.level, threads=chosen.threads)
+    campaign.conclude(len(share), suite.failures(share, run))
 
 
 def run_batch(cases, initial, run):

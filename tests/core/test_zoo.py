@@ -11,6 +11,7 @@ import onnxlet
 from onnxlet import rewrites
 from onnxlet.execution import folding
 from onnxlet.ops import registry
+from tests.combinations import NATIVE, Campaign, combinations, use_kernels
 from tests.models import ZooModel, zoo
 
 MODELS = zoo()
@@ -35,13 +36,19 @@ def test_model_without_rewrites(model: ZooModel) -> None:
         model.check(names, session.run(None, model.values("in")))
 
 
-@pytest.mark.parametrize("level", ["ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED"])
-@pytest.mark.parametrize("model", MODELS[::3], ids=IDS[::3])
-def test_model_at_other_levels(model: ZooModel, level: str) -> None:
-    options = onnxlet.SessionOptions(graph_optimization_level=onnxlet.GraphOptimizationLevel[level])
-    with onnxlet.InferenceSession(model.path, options) as session:
-        names = [output.name for output in session.get_outputs()]
-        model.check(names, session.run(None, model.values("in")))
+@pytest.mark.parametrize("combination", combinations(NATIVE), ids=str)
+def test_combinations(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_kernels(campaign.combination, monkeypatch)
+    share = campaign.share(MODELS)
+    failed = []
+    for model in share:
+        try:
+            with onnxlet.InferenceSession(model.path, campaign.combination.options()) as session:
+                names = [output.name for output in session.get_outputs()]
+                model.check(names, session.run(None, model.values("in")))
+        except Exception as error:
+            failed.append(f"{model.name}: {type(error).__name__}: {error}")
+    campaign.conclude(len(share), failed)
 
 
 @pytest.mark.parametrize("disabled", rewrites.names())

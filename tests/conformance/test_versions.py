@@ -60,4 +60,5 @@ def test_every_version_is_run():
     missing = {versions.Version(s.domain, s.name, s.since_version) for s in SCHEMAS} - seen
     assert {v.operator for v in missing} <= {"Gradient"}, "it alone is replaced by nodes when a model is read"
     ours = {versions.version(o.name, o.domain, o.since) for o in registry.registered()} - seen
-    assert {f"{v.domain}::{v.operator}" for v in ours} == {*IN_WHOLE_MODELS}
+    ours = {f"{v.domain}::{v.operator}" for v in ours if v.domain != "my.domain"}  # where other tests have theirs
+    assert ours == {*IN_WHOLE_MODELS}

@@ -84,7 +84,8 @@ print(json.dumps([indexed, registered == set(operators.FAMILIES._index)]))
 """
     (operators, inferences, lowerings), same = json.loads(python(code, indexed))
     assert same
-    assert operators == [len({(o.domain, o.name) for o in registered()}), False]
+    ours = {(o.domain, o.name) for o in registered() if o.domain != "my.domain"}  # where other tests have theirs
+    assert operators == [len(ours), False]
     assert inferences[0] > 100
     assert lowerings[0] > 100
 

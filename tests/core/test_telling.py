@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 
 import onnxlet
 from onnxlet.execution.telling import MOST_VALUES, telling_inputs
@@ -11,7 +12,7 @@ from onnxlet.model.loader import load_model
 from .models import FLOAT, INT64, model, node
 
 
-def sliced() -> bytes:
+def sliced() -> onnx.ModelProto:
     """Exp of a slice whose start is fed, with one added to it before."""
     nodes = [
         node("Add", ["start", "one"], ["from"]),

@@ -21,6 +21,7 @@ from .errors import (
     UnsupportedError,
 )
 from .features import Feature, features, ready
+from .io_binding import IOBinding
 from .limits import Limits
 from .model.loader import load_model as load
 from .model.writer import save
@@ -28,6 +29,7 @@ from .ops import op
 from .options import ExecutionMode, GraphOptimizationLevel, SessionOptions
 from .providers import get_all_providers, get_available_providers
 from .session import InferenceSession, ModelMetadata, NodeArg
+from .values import OrtValue
 
 __version__ = "0.1.0"
 
@@ -38,6 +40,7 @@ __all__ = [
     "Feature",
     "FeedError",
     "GraphOptimizationLevel",
+    "IOBinding",
     "InferenceSession",
     "LimitError",
     "Limits",
@@ -47,6 +50,7 @@ __all__ = [
     "NodeArg",
     "NodeError",
     "OnnxletError",
+    "OrtValue",
     "ProviderError",
     "SessionClosedError",
     "SessionOptions",

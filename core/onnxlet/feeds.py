@@ -10,6 +10,7 @@ import numpy as np
 from .errors import FeedError
 from .graph.ir import STRING, Graph, TensorType, Type
 from .model.dtypes import is_extended, narrow, widen
+from .providers.base import DeviceValue
 
 
 def check_feeds(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def _check(name: str, value: Any, type_: Type | None) -> Any:
     ready = (
         type(value) is np.ndarray and value.dtype is type_.dtype and value.flags.c_contiguous and value.dtype != STRING
     )
-    array = value if ready else _as_array(name, value, type_)
+    array = value if ready or isinstance(value, DeviceValue) else _as_array(name, value, type_)
     if array.dtype != type_.dtype:
         came = TensorType(array.dtype, array.shape)
         raise FeedError(

@@ -6,8 +6,8 @@ import asyncio
 import sys
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,14 +22,20 @@ from .execution.warming import Warming, warming
 from .explain import Explanation, count_calls, stage_rows
 from .feeds import check_feeds
 from .graph.ir import Graph, Model, TensorType, Type
+from .io_binding import IOBinding
 from .model.dtypes import type_name
 from .model.loader import as_bytes, load_model
 from .ops import registry
 from .options import SessionOptions
 from .providers.base import Provider
+from .values import OrtValue
 
 Progress = Callable[[str, int, int | None], None]
 """Called with what is being done, how much of it is done, and of how much (bytes; `None` where unknown)."""
+
+
+EXECUTORS_KEPT = 4
+"""Executors that a session keeps for overridden initializers and for different sets of outputs left on a device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ class InferenceSession:
                 provider.close()
             raise
         self._executor = self._executor_of(graph)
-        self._overridden: GraphExecutor | None = None
+        self._others: dict[tuple[bool, frozenset[str]], GraphExecutor] = {}
 
     # Running
 
@@ -158,8 +164,8 @@ class InferenceSession:
     ) -> list[Any]:
         """Compute outputs, in the order of `output_names` (`None` or empty: all, in the model's order).
 
-        `input_feed` maps input names to arrays. Raises `FeedError` where they don't fit the model, `NodeError` where
-        a node fails; the session goes on working after an error.
+        `input_feed` maps input names to arrays or `OrtValue`s. Raises `FeedError` where they don't fit the model,
+        `NodeError` where a node fails; the session goes on working after an error.
         """
         del run_options
         shortcut = self._executor.shortcut
@@ -168,19 +174,62 @@ class InferenceSession:
             if results is not None:
                 return results
         feeds, outputs = self._prepare(output_names, input_feed)
-        # A page has one thread: waiting there for a run that is itself suspended would never end.
-        if not self._thread_lock.acquire(blocking=sys.platform != "emscripten"):
-            raise ProviderError("another run of this session is under way; await it first, or use run_async")
-        try:  # one run at a time: plans share memory
+        with self._turn():
             return _own(drive(self._recovering(feeds, outputs)), feeds)
-        finally:
-            self._thread_lock.release()
 
     async def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> list[Any]:
         """Like `run`, but waits for a device without blocking. Overlapping calls take turns."""
         feeds, outputs = self._prepare(output_names, input_feed)
         async with self._async_turn():
             return _own(await drive_async(self._recovering(feeds, outputs)), feeds)
+
+    def io_binding(self) -> IOBinding:
+        """A new binding of this session's inputs and outputs, for `run_with_iobinding`."""
+        graph = self._model.graph
+        return IOBinding([*graph.inputs, *graph.defaults])
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
+        """Compute the bound outputs from the bound inputs, and leave them where the binding says.
+
+        What stays on a device is not read back, and feeds later runs on that device without an upload.
+        """
+        del run_options
+        feeds, outputs, staying = self._bound(iobinding)
+        with self._turn():
+            results = _own(drive(self._recovering(feeds, outputs, staying)), feeds)
+        iobinding.take(results, self._devices())
+
+    async def run_with_iobinding_async(self, iobinding: IOBinding) -> None:
+        """Like `run_with_iobinding`, but waits for a device without blocking. Overlapping calls take turns."""
+        feeds, outputs, staying = self._bound(iobinding)
+        async with self._async_turn():
+            results = _own(await drive_async(self._recovering(feeds, outputs, staying)), feeds)
+        iobinding.take(results, self._devices())
+
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: Any = None
+    ) -> list[OrtValue]:
+        """Like `run`, from `OrtValue`s to `OrtValue`s on the CPU."""
+        return [OrtValue(v) for v in self.run(output_names, _only_values(input_dict_ort_values), run_options)]
+
+    async def run_with_ort_values_async(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue]
+    ) -> list[OrtValue]:
+        """Like `run_with_ort_values`, but waits for a device without blocking."""
+        return [OrtValue(v) for v in await self.run_async(output_names, _only_values(input_dict_ort_values))]
+
+    def _devices(self) -> set[str]:
+        """The types of devices on which values can stay."""
+        return {kind for p in self._providers if (kind := getattr(p, "device_type", "cpu")) != "cpu"}
+
+    def _bound(self, binding: IOBinding) -> tuple[dict[str, Any], list[str], frozenset[str]]:
+        if not binding.outputs:
+            raise FeedError("no output is bound")
+        feeds, outputs = self._prepare(list(binding.outputs), binding.inputs)
+        devices = self._devices()
+        # What nobody asked for is not read back either.
+        unasked = {*self._model.graph.outputs}.difference(outputs) if devices else frozenset()
+        return feeds, outputs, binding.staying(devices) | unasked
 
     def warmup(self, inputs: Mapping[str, Any] | None = None, *, progress: Warming | None = None) -> None:
         """Get ready for inputs like these, so that the first run is as fast as any: make the plan, bring the weights
@@ -198,11 +247,13 @@ class InferenceSession:
         async with self._async_turn():
             await drive_async(warming(self._executor, self._providers, inputs or {}, progress))
 
-    def _recovering(self, feeds: Mapping[str, Any], outputs: Sequence[str]) -> Run:
+    def _recovering(
+        self, feeds: Mapping[str, Any], outputs: Sequence[str], staying: frozenset[str] = frozenset()
+    ) -> Run:
         def executors() -> list[GraphExecutor]:
-            return [executor for executor in (self._executor, self._overridden) if executor is not None]
+            return [self._executor, *self._others.values()]
 
-        return recovering(lambda: self._choose(feeds).run(feeds, outputs), self._providers, executors)
+        return recovering(lambda: self._choose(feeds, staying).run(feeds, outputs), self._providers, executors)
 
     def _prepare(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]
@@ -215,15 +266,25 @@ class InferenceSession:
             raise FeedError(
                 f"the model has no output {', '.join(map(repr, unknown))}; its outputs are {', '.join(graph.outputs)}"
             )
+        if isinstance(input_feed, Mapping) and any(isinstance(value, OrtValue) for value in input_feed.values()):
+            available = self._providers
+            input_feed = {n: v.feed(available) if isinstance(v, OrtValue) else v for n, v in input_feed.items()}
         return check_feeds(graph, input_feed), outputs
 
-    def _choose(self, feeds: Mapping[str, Any]) -> GraphExecutor:
-        """The executor for these feeds. Rewrites take initializers for constants: fed ones need the original graph."""
-        if not any(name in feeds for name in self._model.graph.defaults):
+    def _choose(self, feeds: Mapping[str, Any], staying: frozenset[str]) -> GraphExecutor:
+        """The executor for these feeds and for outputs that stay on a device. Rewrites take initializers for constants:
+        fed ones need the original graph."""
+        overridden = any(name in feeds for name in self._model.graph.defaults)
+        if not overridden and not staying:
             return self._executor
-        if self._overridden is None:
-            self._overridden = self._executor_of(self._model.graph)
-        return self._overridden
+        key = overridden, staying
+        if key not in self._others:
+            if len(self._others) >= EXECUTORS_KEPT:
+                self._others.pop(next(iter(self._others))).close()
+            graph = self._model.graph if overridden else self._executor.graph
+            self._others[key] = self._executor_of(graph)
+            self._others[key].staying = staying
+        return self._others[key]
 
     def _executor_of(self, graph: Graph) -> GraphExecutor:
         executor = GraphExecutor(graph, self._providers, limits=self._options.limits)
@@ -232,6 +293,17 @@ class InferenceSession:
         if strict and first != providers.CPU:
             executor.alone = first
         return executor
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One run at a time: plans share memory."""
+        # A page has one thread: waiting there for a run that is itself suspended would never end.
+        if not self._thread_lock.acquire(blocking=sys.platform != "emscripten"):
+            raise ProviderError("another run of this session is under way; await it first, or use run_async")
+        try:
+            yield
+        finally:
+            self._thread_lock.release()
 
     @asynccontextmanager
     async def _async_turn(self) -> AsyncIterator[None]:
@@ -304,8 +376,8 @@ class InferenceSession:
             return
         self._closed = True
         self._executor.close()
-        if self._overridden is not None:
-            self._overridden.close()
+        for executor in self._others.values():
+            executor.close()
         for provider in self._providers:
             provider.close()
 
@@ -322,6 +394,12 @@ def _without(options: SessionOptions | None, disabled: Collection[str] | None) -
         return options
     options = options or SessionOptions()
     return replace(options, disabled_rewrites=options.disabled_rewrites | ({*disabled} & {*rewrites.names()}))
+
+
+def _only_values(feeds: Mapping[str, Any]) -> Mapping[str, OrtValue]:
+    if wrong := [name for name, value in feeds.items() if not isinstance(value, OrtValue)]:
+        raise FeedError(f"input {', '.join(map(repr, wrong))} must be an OrtValue; `run` takes arrays too")
+    return feeds
 
 
 def _own(outputs: list[Any], feeds: Mapping[str, Any]) -> list[Any]:

@@ -8,7 +8,7 @@ never suspends, and `finish` runs it to its end.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +57,22 @@ def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
         return stop.value
     coroutine.close()
     raise ProviderError("this host can't block on the GPU here: use `await`")
+
+
+def block(awaitable: Awaitable[Any], remedy: str) -> Any:
+    """Wait for an awaitable without `await`: through JavaScript promise integration in a browser."""
+    if sys.platform != "emscripten":
+        return finish(awaitable)  # type: ignore[arg-type]
+    from pyodide.ffi import can_run_sync, run_sync  # type: ignore[import-not-found]
+
+    if can_run_sync():
+        return run_sync(awaitable)
+    if hasattr(awaitable, "close"):
+        awaitable.close()  # type: ignore[attr-defined]  # a coroutine that nobody will await
+    raise ProviderError(
+        "waiting for the GPU is not possible here: this browser has no JavaScript promise integration (JSPI), or "
+        f"Python was called from JavaScript synchronously. Use {remedy}"
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -143,6 +159,8 @@ class Device:
         try:
             return self.handle.create_buffer(size=nbytes, usage=usage)
         except Exception as error:
+            if "device is lost" in str(error):
+                raise self._failure(error) from error
             raise self._no_room(error) from error
 
     @contextmanager
@@ -279,10 +297,10 @@ class Device:
 
         Raises `ProviderError` where the device refuses the work or is lost.
         """
-        if staging is None:
-            self.submit(recording)
-            return None
         try:
+            if staging is None:
+                self.submit(recording)
+                return None
             if IN_BROWSER:
                 self.handle.push_error_scope("out-of-memory")
                 self.handle.push_error_scope("validation")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from .device import IN_BROWSER, Device, Dispatch, Pipeline, Recording, finish
 from .fusion import fuse
 from .kernel import Binding, Kernel
 from .lowering import Derived, lower
-from .memory import Arena, GpuValue, Pool, Weights
+from .memory import Arena, GpuTensor, GpuValue, Held, Pool, Weights
 from .operators.movement import check_indices
 from .storage import host_array, stored, stored_bytes
 
@@ -53,6 +53,7 @@ class GpuExecutable:
             if self.pipelines[-1].pending is None:
                 device.tell(text, number, len(self.kernels))
         self.resident = [name for name in self.roots if name in segment.resident]
+        self.fresh = self._fresh(segment.staying)
         self.used_inputs = self._used_inputs()
         self.buffers: dict[str, Any] = {}
         self.weight_keys: list[tuple[Any, ...]] = []
@@ -60,7 +61,7 @@ class GpuExecutable:
         self.input_buffers: dict[str, Any] = {}
         self.offsets, self.staging_bytes = self._staging_layout()
         self.idle_staging: list[Any] = []
-        self.recordings: dict[tuple[int, ...], Recording] = {}
+        self.recordings: dict[tuple[Any, ...], Recording] = {}
         self.closed = False
         self.failure: LimitError | None = None
         self.layout = self.arena.layout()
@@ -73,6 +74,10 @@ class GpuExecutable:
             raise
 
     # What compile time fixes
+
+    def _fresh(self, staying: Collection[str]) -> dict[str, int]:
+        """Values that callers keep, and so get a new buffer in every run, with their bytes."""
+        return {root: stored_bytes(self.types[name]) for name, root in self.roots.items() if name in staying}
 
     def _used_inputs(self) -> list[str]:
         """The inputs that a kernel or an output needs (a Reshape's shape, for one, is not needed)."""
@@ -109,6 +114,9 @@ class GpuExecutable:
             name, nbytes = kernel.output, kernel.nbytes
             if name not in made:
                 made.add(name)
+                if name in self.fresh:
+                    self.fresh[name] = nbytes
+                    continue
                 with self._naming(f"node {kernel.node!r} ({kernel.title}: {nbytes:,} bytes)"):
                     if name in apart:
                         self.buffers[name] = self.pool.take(nbytes, self.device.storage)
@@ -169,10 +177,11 @@ class GpuExecutable:
         given = dict(zip(self.inputs, values, strict=True))
         staging = self._allocate(given)
         try:
+            kept = self._keep()
             await self._settled()
             # Nothing is awaited from here to the submission: another run of this segment would write its inputs.
             bound = {name: self._input(name, given[name]) for name in self.used_inputs}
-            recording = self._recording(bound, staging)
+            recording = self._recording(bound, kept, staging)
             data = await self.device.run(recording, staging, self.staging_bytes)
         except BaseException:
             # Whether it is mapped is not known: it must not be used again.
@@ -181,7 +190,7 @@ class GpuExecutable:
             raise
         if staging is not None:
             self.idle_staging.append(staging)
-        return [self._output(name, data) for name in self.outputs]
+        return [self._output(name, bound, kept, data) for name in self.outputs]
 
     def _allocate(self, given: dict[str, Any]) -> Any:
         """Make the buffers that are missing for the inputs; returns a staging buffer, or `None` if none is needed."""
@@ -201,6 +210,13 @@ class GpuExecutable:
                 else self.pool.take(self.staging_bytes, self.device.staging)
             )
 
+    def _keep(self) -> dict[str, Held]:
+        """New buffers for the values that the caller keeps."""
+        if not self.fresh:
+            return {}
+        with self.device.allocating():
+            return {root: Held(self.pool, nbytes) for root, nbytes in self.fresh.items()}
+
     def _input(self, name: str, value: Any) -> Any:
         """The buffer that holds an input: the one that it lies in already, or ours, filled now."""
         if isinstance(value, GpuValue):
@@ -211,12 +227,14 @@ class GpuExecutable:
         self.device.write(buffer, stored(value))
         return buffer
 
-    def _recording(self, bound: dict[str, Any], staging: Any) -> Recording:
-        key = (*(id(buffer) for buffer in bound.values()), id(staging))
+    def _recording(self, bound: dict[str, Any], kept: dict[str, Held], staging: Any) -> Recording:
+        fresh = {root: held.buffer for root, held in kept.items()}
+        key = (*bound.values(), *fresh.values(), staging)
         found = self.recordings.get(key)
         if found is not None:
             return found
-        places = {**self.buffers, **bound}
+        given = {**self.buffers, **bound}
+        places = {**fresh, **given}
         dispatches = []
         for kernel, bindings, pipeline in zip(self.kernels, self.bindings, self.pipelines, strict=True):
             parts = [(places[b.value], b.nbytes) for b in bindings]
@@ -225,6 +243,8 @@ class GpuExecutable:
             (places[self.roots[name]], staging, offset, stored_bytes(self.types[name]))
             for name, offset in self.offsets.items()
         ]
+        # What no kernel writes, an input or a constant, is copied for the caller who keeps it.
+        copies += [(given[r], buffer, 0, self.fresh[r]) for r, buffer in fresh.items() if r in given]
         if len(self.recordings) >= 8:  # inputs from ever new buffers: keep the latest
             self.recordings.pop(next(iter(self.recordings)))
         recording = self.recordings[key] = Recording(dispatches, copies)
@@ -232,16 +252,18 @@ class GpuExecutable:
 
     def _forget(self, staging: Any) -> None:
         self.pool.used_bytes -= staging.size
-        self.recordings = {key: r for key, r in self.recordings.items() if key[-1] != id(staging)}
+        self.recordings = {key: r for key, r in self.recordings.items() if key[-1] is not staging}
         staging.destroy()
 
-    def _output(self, name: str, data: memoryview | None) -> Any:
+    def _output(self, name: str, bound: dict[str, Any], kept: dict[str, Held], data: memoryview | None) -> Any:
         type_ = self.types[name]
         if not type_.size:
             return np.empty(type_.dims, type_.dtype)
         if name in self.resident:
             root = self.roots[name]
-            return GpuValue(self.buffers.get(root) or self.input_buffers[root], type_)
+            if root in kept:
+                return GpuTensor(kept[root], type_)
+            return GpuValue(self.buffers.get(root) or bound[root], type_)
         assert data is not None
         offset = self.offsets[name]
         return host_array(data[offset : offset + stored_bytes(type_)], type_)

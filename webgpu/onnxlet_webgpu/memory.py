@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from onnxlet.errors import DeviceLostError, ProviderError
 from onnxlet.graph.ir import TensorType
 from onnxlet.model.tensors import Tensor
+from onnxlet.providers.base import DeviceValue
 
-from .device import Device
+from .device import Device, Recording, block
 from .lowering import Derived
-from .storage import stored, widened
+from .storage import host_array, stored, stored_bytes, widened
 
 MIN_CLASS = 256
 
@@ -29,7 +31,7 @@ def size_class(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class GpuValue:
     """A value that stays on the device. `type` is its element type and shape there."""
 
@@ -71,6 +73,77 @@ class Pool:
                 buffer.destroy()
         self.free.clear()
         self.free_bytes = 0
+
+
+class Held:
+    """A buffer of a pool's, which goes back there when nobody refers to it any more."""
+
+    __slots__ = ("buffer", "pool")
+
+    def __init__(self, pool: Pool, nbytes: int):
+        self.pool = pool
+        self.buffer = pool.take(nbytes, pool.device.storage)
+
+    def __del__(self) -> None:
+        if hasattr(self, "buffer") and not self.pool.device.closed:
+            self.pool.give(self.buffer)
+
+
+class GpuTensor(GpuValue, DeviceValue):
+    """A value on the device that belongs to a caller."""
+
+    device_type = "webgpu"
+
+    def __init__(self, held: Held, type_: TensorType):
+        GpuValue.__init__(self, held.buffer, type_)
+        self.held = held
+        self.device = held.pool.device
+
+    def check(self) -> None:
+        """Raise `DeviceLostError` if the device was lost, `ProviderError` if it was closed: the data are gone."""
+        try:
+            self.device.check()
+        except DeviceLostError as error:
+            raise DeviceLostError(f"a value of type {self.type} was on a device that is gone: {error}") from error
+        except ProviderError as error:
+            raise ProviderError(f"a value of type {self.type} was on a device that is gone: {error}") from error
+
+    def usable_on(self, provider: Any) -> bool:
+        """Whether a provider's segments can read the value where it lies."""
+        return getattr(provider, "device", None) is self.device
+
+    async def read(self) -> np.ndarray:
+        """Copy the data to the host, into `host`."""
+        if self.host is None:
+            self.check()
+            try:
+                host = host_array(await self._bytes(), self.type)
+            except DeviceLostError:
+                self.check()
+                raise
+            host.flags.writeable = False
+            self.host = host
+        return self.host
+
+    async def _bytes(self) -> memoryview:
+        pool, nbytes = self.held.pool, stored_bytes(self.type)
+        with self.device.allocating():
+            staging = pool.take(nbytes, self.device.staging)
+        try:
+            await self.device.settle()
+            data = await self.device.run(Recording([], [(self.buffer, staging, 0, nbytes)]), staging, nbytes)
+        except BaseException:
+            # Whether it is mapped is not known: it must not be used again.
+            pool.used_bytes -= staging.size
+            staging.destroy()
+            raise
+        pool.give(staging)
+        assert data is not None
+        return data
+
+    def wait(self, awaitable: Awaitable[Any]) -> Any:
+        """Block until `read` is done. Raises `ProviderError` where the host can't block."""
+        return block(awaitable, "the asynchronous form: `await value.numpy_async()`, `await session.run_async(...)`")
 
 
 @dataclass(slots=True)

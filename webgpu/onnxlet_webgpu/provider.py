@@ -8,9 +8,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from onnxlet.errors import ProviderError
-from onnxlet.providers.base import Executable, ProviderInfo, Segment, Step
+from onnxlet.graph.ir import TensorType
+from onnxlet.providers.base import DeviceValue, Executable, ProviderInfo, Segment, Step
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .device import Device
 
 NAME = "WebGpuExecutionProvider"
@@ -20,6 +23,7 @@ class WebGpuProvider:
     """One session's GPU: a device, its pipelines and its memory."""
 
     name = NAME
+    device_type = "webgpu"
 
     def __init__(self, device: Device, options: Mapping[str, Any]):
         self.options = options
@@ -74,12 +78,26 @@ class WebGpuProvider:
         self.device.check()
         return GpuExecutable(segment, self.device, self.pool, self.arena, self.weights)
 
+    def upload(self, array: np.ndarray) -> DeviceValue:
+        """An array's copy in the device's memory. Raises `LimitError` where there is no room."""
+        from .memory import GpuTensor, Held
+        from .storage import stored
+
+        values = stored(array)
+        self.device.check()
+        with self.device.allocating():
+            held = Held(self.pool, values.nbytes)
+        self.device.write(held.buffer, values)
+        return GpuTensor(held, TensorType(array.dtype, array.shape))
+
     async def prepare(self, constant_bytes: int) -> None:
         """Nothing to wait for: the device is there."""
 
     def wait(self, awaitable: Awaitable[Any]) -> Any:
         """Block until an awaitable is done. Raises `ProviderError` where the host can't block."""
-        return _block(awaitable, "the asynchronous form: `await session.run_async(...)`")
+        from .device import block
+
+        return block(awaitable, "the asynchronous form: `await session.run_async(...)`")
 
     def memory_stats(self) -> dict[str, int]:
         """Bytes on the device: weights, scratch shared by all segments, other buffers in use, and kept for reuse."""
@@ -97,24 +115,6 @@ class WebGpuProvider:
         self.weights.close()
         self.pool.close()
         self.device.close()
-
-
-def _block(awaitable: Awaitable[Any], remedy: str) -> Any:
-    """Wait for an awaitable without `await`: through JavaScript promise integration in a browser."""
-    if sys.platform != "emscripten":
-        from .device import finish
-
-        return finish(awaitable)  # type: ignore[arg-type]
-    from pyodide.ffi import can_run_sync, run_sync  # type: ignore[import-not-found]
-
-    if can_run_sync():
-        return run_sync(awaitable)
-    if hasattr(awaitable, "close"):
-        awaitable.close()  # type: ignore[attr-defined]  # a coroutine that nobody will await
-    raise ProviderError(
-        "waiting for the GPU is not possible here: this browser has no JavaScript promise integration (JSPI), or "
-        f"Python was called from JavaScript synchronously. Use {remedy}"
-    )
 
 
 @lru_cache(maxsize=1)
@@ -146,7 +146,9 @@ def available() -> str | None:
 
 def create(options: Mapping[str, Any]) -> WebGpuProvider:
     """A provider on a new device. In a browser this needs JSPI; `create_async` works everywhere."""
-    return _block(create_async(options), "`await InferenceSession.create(...)`")
+    from .device import block
+
+    return block(create_async(options), "`await InferenceSession.create(...)`")
 
 
 async def create_async(options: Mapping[str, Any]) -> WebGpuProvider:

@@ -16,7 +16,7 @@ from ..errors import NodeError, OnnxletError
 from ..graph.ir import Graph, Node, TensorType, Type
 from ..limits import DEFAULT, Limits
 from ..model.tensors import Tensor
-from ..providers.base import Provider
+from ..providers.base import DeviceValue, Provider
 from .numpy_steps import describe
 from .plan import Compiled, Interpreted, PlanCache, Stage, key_of, make_stage, type_of
 from .shortcut import Shortcut
@@ -83,6 +83,8 @@ class GraphExecutor:
         """How to run the latest plan, when it was the latest one before too."""
         self.alone = ""
         """The name of a provider that has to compute everything; else planning fails with the reasons."""
+        self.staying: frozenset[str] = frozenset()
+        """Outputs that are left on the device that computes them."""
         self.telling = telling_inputs(graph)
         self.values_told: set[tuple[bytes, ...]] = set()
 
@@ -90,6 +92,10 @@ class GraphExecutor:
         """Compute `outputs` (default: the graph's) from values by name. Returns a list; yields to wait."""
         wanted = list(self.graph.outputs if outputs is None else outputs)
         values = dict(feeds)
+        placed = bool(self.staying) or any(isinstance(v, DeviceValue) for v in values.values())
+        if placed:
+            told_on_device = [name for name in self.telling if name in values]
+            values.update(zip(told_on_device, (yield from hosted([values[n] for n in told_on_device])), strict=True))
         fixed = self.fixed(values) if self.telling else {}
         key = tuple([(name, key_of(v)) for name, v in values.items()])
         if fixed:
@@ -104,7 +110,7 @@ class GraphExecutor:
         self.latest = stage
         while True:
             for instruction in stage.instructions:
-                yield from self._carry_out(instruction, values, stage)
+                yield from self._carry_out(instruction, values, stage, placed)
                 for name in instruction.dead:
                     values.pop(name, None)
             if not stage.deferred:
@@ -116,7 +122,13 @@ class GraphExecutor:
                 following = self._make_stage(stage.deferred, entry, stage.constants)
                 stage.following.add(key, following)
             stage = following
-        return [values[name] if name in values else stage.constants[name].numpy() for name in wanted]
+        results = [values[name] if name in values else stage.constants[name].numpy() for name in wanted]
+        if not placed:
+            return results
+        there = [n for n, name in enumerate(wanted) if name not in self.staying]
+        for n, value in zip(there, (yield from hosted([results[n] for n in there])), strict=True):
+            results[n] = value
+        return results
 
     def plan(self, types: Mapping[str, Type | None], fixed: Mapping[str, np.ndarray] | None = None) -> Stage:
         """The first stage for inputs of these types, of which `fixed` have these values; from the cache or made now."""
@@ -160,6 +172,7 @@ class GraphExecutor:
             self.graph,
             self.limits,
             self.alone,
+            self.staying,
         )
 
     def _make_body(
@@ -176,9 +189,13 @@ class GraphExecutor:
             raise ValueError(f"a body with {len(self.graph.inputs)} inputs was given {len(inputs)}")
         return (yield from self.run({**self.scope, **dict(zip(self.graph.inputs, inputs, strict=True))}))
 
-    def _carry_out(self, instruction: Compiled | Interpreted, values: dict[str, Any], stage: Stage) -> Run:
+    def _carry_out(
+        self, instruction: Compiled | Interpreted, values: dict[str, Any], stage: Stage, placed: bool
+    ) -> Run:
         if isinstance(instruction, Compiled):
             given = [values[name] for name in instruction.inputs]
+            if placed:
+                given = yield from hosted(given, instruction.provider)
             try:
                 results = instruction.executable.run(given)
                 if type(results) is not list and isawaitable(results):
@@ -189,6 +206,8 @@ class GraphExecutor:
                 raise instruction.error(given, error) from error
         else:
             given = [self._argument(instruction, name, values, stage) for name in instruction.inputs]
+            if placed:
+                given = yield from hosted(given)
             for executor in instruction.bodies:
                 executor.scope = {name: values[name] for name in executor.captured}
             own = given[: len(instruction.call.node.inputs)]
@@ -212,6 +231,17 @@ class GraphExecutor:
         """Free the plans and what they hold on the providers."""
         self.latest = self.shortcut = None
         self.plans.close()
+
+
+def hosted(values: Sequence[Any], provider: Provider | None = None) -> Run:
+    """Values as a provider, or NumPy, can read them: those on another device are read back, each of them once."""
+    found = list(values)
+    for position, value in enumerate(found):
+        if isinstance(value, DeviceValue) and not value.usable_on(provider):
+            if value.host is None:
+                yield value, value.read()
+            found[position] = value.host
+    return found
 
 
 def _inference_error(instruction: Interpreted, given: Sequence[Any], expected: TensorType, value: Any) -> NodeError:

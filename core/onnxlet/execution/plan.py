@@ -20,7 +20,7 @@ from ..graph.infer.registry import find_inference
 from ..graph.ir import Graph, Node, TensorType, Type
 from ..limits import Limits
 from ..model.tensors import Tensor
-from ..providers.base import Executable, Provider, Segment, Step
+from ..providers.base import DeviceValue, Executable, Provider, Segment, Step
 from .folding import fold_into, foldable, shape_result, too_large
 from .inlining import branch_taken, inlined
 from .numpy_steps import Body, Call, describe
@@ -136,12 +136,12 @@ def type_of(value: Any) -> Type | None:
     """The type of a run-time value where plans care for it: tensors. Others are `None`."""
     if isinstance(value, np.ndarray):
         return TensorType(value.dtype, value.shape)
-    return None
+    return value.type if isinstance(value, DeviceValue) else None
 
 
 def key_of(value: Any) -> tuple[np.dtype, tuple[int, ...]] | None:
     """What of a run-time value plans are cached by: the same as its type, cheaper to make and to hash."""
-    return (value.dtype, value.shape) if isinstance(value, np.ndarray) else None
+    return (value.dtype, value.shape) if isinstance(value, (np.ndarray, DeviceValue)) else None
 
 
 def constant_type(tensor: Tensor) -> TensorType:
@@ -183,13 +183,14 @@ def make_stage(
     declared: Graph,
     limits: Limits,
     alone: str = "",
+    staying: frozenset[str] = frozenset(),
 ) -> Stage:
     """Plan `nodes` as far as types are known.
 
     `types` holds the types of the values that are there at run time (inputs, earlier results); `outputs` are the
     names that must be there at the end; `make_body(graph, types, constants)` makes the executor of a sub-graph.
-    `alone` names a provider that must compute all of them: `ProviderError` says which it can't, and why. Raises
-    `ShapeError` where a node's inputs can't be right.
+    `alone` names a provider that must compute all of them: `ProviderError` says which it can't, and why. Outputs in
+    `staying` are left on the device that computes them. Raises `ShapeError` where a node's inputs can't be right.
     """
     known: dict[str, Type | None] = dict(types)
     values: dict[str, Tensor] = dict(constants)
@@ -274,6 +275,7 @@ def make_stage(
         limits,
         looked_at,
         alone,
+        staying,
     )
 
 
@@ -311,6 +313,7 @@ def _schedule(
     limits: Limits,
     looked_at: Sequence[Node],
     alone: str,
+    staying: frozenset[str],
 ) -> Stage:
     reads = [node_reads(step.node) for step in steps]
     writes = [[name for name in step.node.outputs if name] for step in steps]
@@ -338,6 +341,14 @@ def _schedule(
         for name in writes[i]
         if name not in kept and all(owner[user] is owner[number] for user in read_by.get(name, ()))
     }
+    # What the caller keeps does not have to: the run reads it back for those that want it on the host.
+    left = {
+        name
+        for number, segment in enumerate(segments)
+        if hasattr(owner[number], "upload")
+        for i in segment
+        for name in staying.intersection(writes[i])
+    }
 
     stage = Stage([], values, known, deferred, [], [])
     for number, segment in enumerate(segments):
@@ -362,7 +373,13 @@ def _schedule(
         try:
             compiled = provider.compile(
                 Segment(
-                    [steps[i] for i in segment], list(used), made, types, constants, frozenset(resident & set(made))
+                    [steps[i] for i in segment],
+                    list(used),
+                    made,
+                    types,
+                    constants,
+                    frozenset((resident | left) & set(made)),
+                    frozenset(left & set(made)),
                 )
             )
         except OnnxletError:

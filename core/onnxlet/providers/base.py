@@ -60,6 +60,48 @@ class Segment:
     types: Mapping[str, TensorType]
     constants: Mapping[str, Tensor]
     resident: frozenset[str] = frozenset()
+    staying: frozenset[str] = frozenset()
+    """Resident outputs that the caller keeps: they come back as `DeviceValue`s, which no later run writes to."""
+
+
+class DeviceValue:
+    """A tensor in a device's memory that belongs to a caller. It never changes; letting go of it frees it.
+
+    `host` is a read-only copy on the host, once there is one.
+    """
+
+    device_type: str = ""
+    type: TensorType
+    host: np.ndarray | None = None
+
+    @property
+    def dtype(self) -> np.dtype:
+        assert self.type.dtype is not None
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.dims
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def check(self) -> None:
+        """Raise `DeviceLostError` if the device was lost, `ProviderError` if it was closed: the data are gone."""
+        raise NotImplementedError
+
+    def usable_on(self, provider: Provider | None) -> bool:
+        """Whether a provider's segments can read the value where it lies."""
+        raise NotImplementedError
+
+    def read(self) -> Awaitable[np.ndarray]:
+        """Copy the data to the host, into `host`."""
+        raise NotImplementedError
+
+    def wait(self, awaitable: Awaitable[Any]) -> Any:
+        """Block until `read` is done. Raises `ProviderError` where the host can't block."""
+        raise NotImplementedError
 
 
 Value = Any
@@ -83,6 +125,9 @@ class Provider(Protocol):
 
     One whose device can be lost raises `DeviceLostError` then, has a property `is_lost`, and a coroutine `restore` that
     makes a new device, for which everything has to be compiled again.
+
+    One whose outputs can stay in a device's memory has a `device_type` other than "cpu" and a method `upload`, which
+    makes a `DeviceValue` of an array.
     """
 
     name: str

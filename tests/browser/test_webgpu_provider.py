@@ -12,6 +12,8 @@ import pytest
 from tests.browser.harness import Chromium, PyodideHost, SnippetError
 from tests.conftest import DATA, REPOSITORY, shared_dir
 from tests.webgpu import attention_cases, cases, more_cases, quantized_cases, type_cases
+from tests.webgpu.cases import random
+from tests.webgpu.test_values import recurrent, step
 
 MODULES = (cases, type_cases, more_cases, attention_cases, quantized_cases)
 FAMILIES = [family for module in MODULES for family in module.FAMILIES]
@@ -298,3 +300,50 @@ await executable.run([np.ones(5, np.float32)])
     with pytest.raises(SnippetError, match=r"has no room for the model's buffers: not enough memory left") as caught:
         pyodide_worker.run_python(code, **SOURCES)
     assert caught.value.types[0] == "LimitError"
+
+
+STATE = """
+from pyodide.code import run_js
+import numpy as np
+import onnxlet
+counts = run_js('''(() => {
+  const counts = { map: 0, writes: 0 };
+  const count = (prototype, name, key) => {
+    const original = prototype[name];
+    prototype[name] = function (...given) { counts[key]++; return original.apply(this, given); };
+  };
+  count(GPUQueue.prototype, "writeBuffer", "writes");
+  count(GPUBuffer.prototype, "mapAsync", "map");
+  return counts;
+})()''')
+session = await onnxlet.InferenceSession.create(bytes(model), providers=["webgpu"])
+state = onnxlet.OrtValue.ortvalue_from_numpy(h, "webgpu")
+binding = session.io_binding()
+binding.bind_ortvalue_input("x", onnxlet.OrtValue.ortvalue_from_numpy(x, "webgpu"))
+binding.bind_ortvalue_input("h", state)
+binding.bind_output("h2", "webgpu")
+states = []
+for turn in range(5):
+    if turn == 1:
+        counts.map = counts.writes = 0
+    await session.run_with_iobinding_async(binding)
+    (state,) = binding.get_outputs()
+    states.append(state)
+    binding.bind_ortvalue_input("h", state)
+between = [counts.map, counts.writes]
+results = [await state.numpy_async() for state in states]
+session.close()
+[between, results]
+"""
+
+
+def test_state_stays_on_the_device(pyodide_worker: PyodideHost, tmp_path: Path):
+    """Readbacks and writes are counted in JavaScript, outside of our code: there are none from run to run."""
+    path = tmp_path / "recurrent.onnx"
+    path.write_bytes(recurrent().SerializeToString())
+    x, h = random(2, 4, seed=2), random(2, 6, seed=3)
+    between, results = pyodide_worker.run_python(STATE, model=path, x=x, h=h)
+    assert between == [0, 0]
+    for got in results:
+        h = step(x, h)
+        np.testing.assert_allclose(got, h, rtol=1e-4, atol=1e-5)

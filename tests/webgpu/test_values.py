@@ -299,6 +299,30 @@ def test_a_session_on_another_device_reads_the_value_through_the_host(session: I
         np.testing.assert_allclose(plain.run(["h2"], {"x": x, "h": value})[0], want, rtol=1e-4, atol=1e-5)
 
 
+def test_sessions_on_one_device_share_values(traffic: Traffic, session: InferenceSession):
+    """The state goes to and fro between two sessions; each can be closed without harm to the other."""
+    x, h = on_gpu(random(2, 4, seed=2)), on_gpu(random(2, 6, seed=3))
+    want = h.numpy()
+    other = InferenceSession(recurrent(), providers=[("webgpu", {"same_device_as": session})])
+    assert provider_of(other).device is provider_of(session).device
+    for turn in range(6):
+        if turn == 2:
+            traffic.written = traffic.reads = 0
+        one = (session, other)[turn % 2]
+        binding = one.io_binding()
+        binding.bind_ortvalue_input("x", x)
+        binding.bind_ortvalue_input("h", h)
+        binding.bind_output("h2", "webgpu")
+        one.run_with_iobinding(binding)
+        (h,) = binding.get_outputs()
+    assert (traffic.written, traffic.reads) == (0, 0)
+    other.close()
+    for _ in range(6):
+        want = step(x.numpy(), want)
+    np.testing.assert_allclose(h.numpy(), want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(session.run(["h2"], {"x": x, "h": h})[0], step(x.numpy(), want), rtol=1e-4, atol=1e-5)
+
+
 def test_a_value_on_a_lost_device_says_so(session: InferenceSession):
     x, h = random(2, 4, seed=2), on_gpu(random(2, 6, seed=3))
     binding = session.io_binding()

@@ -105,13 +105,15 @@ class Recording:
 
 
 class Device:
-    """A GPU device and what it has cached. One per session."""
+    """A GPU device and what it has cached. One per session, or shared by sessions that ask for it."""
 
     def __init__(self, module: Any, adapter: Any, handle: Any, forced: Mapping[str, Any]):
         self.handle = handle
         self.adapter_info = dict(adapter.info)
         self.lost: str | None = None
         self.closed = False
+        self.users = 1
+        """Providers on this device: the last one closes it."""
         self.progress: Callable[[str, int, int], None] | None = None
         """Is told what has been compiled: a shader's title, how many are done, and of how many."""
         usage = module.BufferUsage
@@ -324,6 +326,10 @@ class Device:
         return data
 
     def close(self) -> None:
+        """One of the providers is done with the device."""
+        self.users -= 1
+        if self.users:
+            return
         self._pipelines.clear()
         self._layouts.clear()
         self.handle.destroy()

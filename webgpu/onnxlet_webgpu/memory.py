@@ -48,6 +48,7 @@ class Pool:
     free: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
     free_bytes: int = 0
     used_bytes: int = 0
+    closed: bool = False
 
     def take(self, nbytes: int, usage: int) -> Any:
         size = min(size_class(nbytes), max(self.device.target.max_buffer_bytes // 4 * 4, nbytes))
@@ -61,13 +62,15 @@ class Pool:
     def give(self, buffer: Any) -> None:
         size = buffer.size
         self.used_bytes -= size
-        if self.free_bytes + size > self.cap:
+        if self.closed or self.free_bytes + size > self.cap:
             buffer.destroy()
             return
         self.free_bytes += size
         self.free.setdefault((size, buffer.usage), []).append(buffer)
 
     def close(self) -> None:
+        """Destroy what is free. What is in use is destroyed when it comes back."""
+        self.closed = True
         for buffers in self.free.values():
             for buffer in buffers:
                 buffer.destroy()

@@ -52,9 +52,7 @@ class WebGpuProvider:
 
     async def restore(self) -> None:
         """Replace a lost device by a new one, with nothing on it. Raises `ProviderError` where there is none."""
-        from .device import request_device
-
-        self._use(await request_device(self.options))
+        self._use(await _device(self.options))
 
     @property
     def adapter_info(self) -> dict[str, Any]:
@@ -152,13 +150,26 @@ def create(options: Mapping[str, Any]) -> WebGpuProvider:
 
 
 async def create_async(options: Mapping[str, Any]) -> WebGpuProvider:
-    """A provider on a new device. Raises `ProviderError` where there is none. For the options see `request_device`."""
-    from .device import request_device
+    """A provider on a new device. Raises `ProviderError` where there is none. For the options see `request_device`.
 
+    The option `same_device_as`, a session, makes it use that one's device: values that stay there feed both.
+    """
     reason = available() if sys.platform == "emscripten" else _without_wgpu()
     if reason is not None:
         raise ProviderError(reason)
-    return WebGpuProvider(await request_device(options), options)
+    return WebGpuProvider(await _device(options), options)
+
+
+async def _device(options: Mapping[str, Any]) -> Device:
+    """The device of the session that the options name, if it has one that works, else a new one."""
+    from .device import request_device
+
+    other = options.get("same_device_as")
+    for provider in getattr(other, "_providers", ()):
+        if isinstance(provider, WebGpuProvider) and not provider.is_lost and not provider.device.closed:
+            provider.device.users += 1
+            return provider.device
+    return await request_device(options)
 
 
 def _without_wgpu() -> str | None:

@@ -156,6 +156,7 @@ class InferenceSession:
             raise
         self._executor = self._executor_of(graph)
         self._others: dict[tuple[bool, frozenset[str]], GraphExecutor] = {}
+        self._used = self._executor
 
     # Running
 
@@ -275,16 +276,18 @@ class InferenceSession:
         """The executor for these feeds and for outputs that stay on a device. Rewrites take initializers for constants:
         fed ones need the original graph."""
         overridden = any(name in feeds for name in self._model.graph.defaults)
-        if not overridden and not staying:
-            return self._executor
         key = overridden, staying
+        if not overridden and not staying:
+            self._used = self._executor
+            return self._used
         if key not in self._others:
             if len(self._others) >= EXECUTORS_KEPT:
                 self._others.pop(next(iter(self._others))).close()
             graph = self._model.graph if overridden else self._executor.graph
             self._others[key] = self._executor_of(graph)
             self._others[key].staying = staying
-        return self._others[key]
+        self._used = self._others[key]
+        return self._used
 
     def _executor_of(self, graph: Graph) -> GraphExecutor:
         executor = GraphExecutor(graph, self._providers, limits=self._options.limits)
@@ -358,7 +361,7 @@ class InferenceSession:
         """
         if self._closed:
             raise SessionClosedError("this session was closed; make a new one")
-        executor = self._executor
+        executor = self._used
         if executor.latest is None:
             types = {name: self._model.graph.tensor_type(name) for name in self._model.graph.inputs}
             if not all(t.concrete for t in types.values()):

@@ -16,6 +16,7 @@ import wgpu.backends.wgpu_native as native
 from onnxlet import DeviceLostError, InferenceSession, OrtValue, ProviderError, UnsupportedError
 from onnxlet_webgpu.provider import WebGpuProvider
 from tests.core.models import FLOAT, INT64, model, node
+from tests.readme import block
 from tests.webgpu.cases import random
 
 W, U = random(4, 6) / 4, random(6, 6, seed=1) / 4
@@ -111,6 +112,7 @@ def test_recurrent_state_never_leaves_the_device(session: InferenceSession, traf
         states.append(state)
         binding.bind_ortvalue_input("h", state)
     assert (traffic.written, traffic.reads) == (0, 0)
+    assert {row.provider for row in session.explain().rows} == {"WebGpuExecutionProvider"}
     for state in states:  # each of them is still what its run made of it
         want = step(x.numpy(), want)
         assert state.device_name() == "webgpu"
@@ -362,3 +364,14 @@ def test_a_buffer_has_no_address(gpu_provider: WebGpuProvider):
         value.data_ptr()
     with pytest.raises(UnsupportedError, match=r"use numpy\(\)"):
         np.from_dlpack(value)
+
+
+def test_the_example_of_the_documentation(gpu_provider: WebGpuProvider, capsys: pytest.CaptureFixture[str]):
+    names: dict[str, Any] = {}
+    exec(compile(block("Data that stay on the device", "python", "docs/webgpu.md"), "docs/webgpu.md", "exec"), names)
+    assert capsys.readouterr().out.startswith("webgpu [[")
+    state = 0.0
+    for turn in range(4):
+        state = np.tanh(turn + state)
+    np.testing.assert_allclose(names["state"].numpy(), np.full((2, 3), state), rtol=1e-5)
+    names["session"].close()

@@ -212,10 +212,7 @@ class GpuExecutable:
 
     def _keep(self) -> dict[str, Held]:
         """New buffers for the values that the caller keeps."""
-        if not self.fresh:
-            return {}
-        with self.device.allocating():
-            return {root: Held(self.pool, nbytes) for root, nbytes in self.fresh.items()}
+        return {root: Held(self.pool, nbytes) for root, nbytes in self.fresh.items()}
 
     def _input(self, name: str, value: Any) -> Any:
         """The buffer that holds an input: the one that it lies in already, or ours, filled now."""

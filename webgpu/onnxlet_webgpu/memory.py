@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,8 +51,16 @@ class Pool:
     used_bytes: int = 0
     closed: bool = False
 
+    def size(self, nbytes: int) -> int:
+        """The size of the buffer for a request."""
+        return min(size_class(nbytes), max(self.device.target.max_buffer_bytes // 4 * 4, nbytes))
+
+    def has(self, nbytes: int, usage: int) -> bool:
+        """Whether there is a free buffer for a request."""
+        return bool(self.free.get((self.size(nbytes), usage)))
+
     def take(self, nbytes: int, usage: int) -> Any:
-        size = min(size_class(nbytes), max(self.device.target.max_buffer_bytes // 4 * 4, nbytes))
+        size = self.size(nbytes)
         self.used_bytes += size
         waiting = self.free.get((size, usage))
         if waiting:
@@ -85,7 +94,10 @@ class Held:
 
     def __init__(self, pool: Pool, nbytes: int):
         self.pool = pool
-        self.buffer = pool.take(nbytes, pool.device.storage)
+        usage = pool.device.storage
+        # Only a new buffer is something to wait for the browser's word on.
+        with nullcontext() if pool.has(nbytes, usage) else pool.device.allocating():
+            self.buffer = pool.take(nbytes, usage)
 
     def __del__(self) -> None:
         if hasattr(self, "buffer") and not self.pool.device.closed:

@@ -83,8 +83,7 @@ class WebGpuProvider:
 
         values = stored(array)
         self.device.check()
-        with self.device.allocating():
-            held = Held(self.pool, values.nbytes)
+        held = Held(self.pool, values.nbytes)
         self.device.write(held.buffer, values)
         return GpuTensor(held, TensorType(array.dtype, array.shape))
 

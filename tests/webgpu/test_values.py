@@ -15,7 +15,7 @@ import wgpu.backends.wgpu_native as native
 
 from onnxlet import DeviceLostError, InferenceSession, OrtValue, ProviderError, UnsupportedError
 from onnxlet_webgpu.provider import WebGpuProvider
-from tests.core.models import FLOAT, INT64, model, node
+from tests.core.models import BOOL, FLOAT, INT64, model, node
 from tests.readme import block
 from tests.webgpu.cases import random
 
@@ -375,3 +375,75 @@ def test_the_example_of_the_documentation(gpu_provider: WebGpuProvider, capsys: 
         state = np.tanh(turn + state)
     np.testing.assert_allclose(names["state"].numpy(), np.full((2, 3), state), rtol=1e-5)
     names["session"].close()
+
+
+def test_shapes_bodies_and_later_stages(gpu_provider: WebGpuProvider):
+    """On the device: the target of a Reshape, what a loop's body captures, and an output that a later stage reads."""
+    body = onnx.helper.make_graph(
+        [node("Add", ["s", "u"], ["t"]), node("Identity", ["c"], ["d"])],
+        "body",
+        [onnx.helper.make_tensor_value_info(*v) for v in (("i", INT64, []), ("c", BOOL, []), ("s", FLOAT, [2, 3]))],
+        [onnx.helper.make_tensor_value_info(*v) for v in (("d", BOOL, []), ("t", FLOAT, [2, 3]))],
+    )
+    nodes = [
+        node("Reshape", ["x", "shape"], ["r"]),
+        node("Tanh", ["r"], ["u"]),
+        node("Loop", ["n", "", "r"], ["l"], body=body),
+        node("NonZero", ["u"], ["z"]),
+        node("Cast", ["z"], ["f"], to=FLOAT),
+        node("ReduceSum", ["f"], ["k"], keepdims=0),
+        node("Mul", ["u", "k"], ["y"]),
+    ]
+    inputs = [("x", FLOAT, [6]), ("shape", INT64, [2]), ("n", INT64, [])]
+    outputs = [("u", FLOAT, [2, 3]), ("l", FLOAT, [2, 3]), ("y", FLOAT, [2, 3])]
+    with InferenceSession(model(nodes, inputs, outputs, opset=17), providers=["webgpu"]) as session:
+        for seed in range(3):
+            x = random(6, seed=seed)
+            u = np.tanh(x.reshape(2, 3))
+            binding = session.io_binding()
+            for name, value in (("x", x), ("shape", np.array([2, 3])), ("n", np.array(4))):
+                binding.bind_ortvalue_input(name, on_gpu(value))
+            for name in "uly":
+                binding.bind_output(name, "webgpu")
+            session.run_with_iobinding(binding)
+            got = binding.copy_outputs_to_cpu()
+            for result, want in zip(got, (u, x.reshape(2, 3) + 4 * u, u * np.sum(np.nonzero(u))), strict=True):
+                np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)
+
+
+def test_an_empty_cache(gpu_provider: WebGpuProvider):
+    with InferenceSession(decoder(), providers=["webgpu"]) as session:
+        past, rows = on_gpu(np.zeros((0, 6), np.float32)), np.zeros((0, 6), np.float32)
+        binding = session.io_binding()
+        binding.bind_output("present", "webgpu")
+        for turn in range(3):
+            x = random(1, 4, seed=turn)
+            binding.bind_cpu_input("x", x)
+            binding.bind_ortvalue_input("past", past)
+            session.run_with_iobinding(binding)
+            (past,) = binding.get_outputs()
+            rows = np.concatenate([rows, x @ W])
+        np.testing.assert_allclose(past.numpy(), rows, rtol=1e-4, atol=1e-5)
+
+
+def test_overlapping_runs(session: InferenceSession):
+    """Runs that take turns on one event loop don't write to each other's states."""
+    x = random(2, 4, seed=2)
+
+    async def chain(seed: int) -> None:
+        h = random(2, 6, seed=seed)
+        state = on_gpu(h)
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", x)
+        binding.bind_output("h2", "webgpu")
+        for _ in range(4):
+            binding.bind_ortvalue_input("h", state)
+            await session.run_with_iobinding_async(binding)
+            (state,) = binding.get_outputs()
+            h = step(x, h)
+        np.testing.assert_allclose(await state.numpy_async(), h, rtol=1e-4, atol=1e-5)
+
+    async def go() -> None:
+        await asyncio.gather(*(chain(seed) for seed in range(3, 7)))
+
+    asyncio.run(go())

@@ -1,8 +1,9 @@
 """What a page downloads, without the words that only a reader of the sources needs.
 
-In a slim wheel comments are blank, and so are docstrings and the annotations of functions, except in `onnxlet`'s own
-modules at the top, which users call and may ask for `help`; the annotations of operators' attributes are read, and
-stay. Lines stay where they were: a traceback names the line of the source. That is worth a fifth of the wheel.
+In a slim wheel comments are blank, and so are docstrings and the annotations of functions and in them, except in
+`onnxlet`'s own modules at the top, which users call and may ask for `help`; the annotations of operators' attributes
+are read, and stay. Lines stay where they were: a traceback names the line of the source. That is worth a fifth of the
+wheel. `short_names` goes on from there. JavaScript loses its comments too, and the description of the wheel the README.
 """
 
 from __future__ import annotations
@@ -13,23 +14,30 @@ import csv
 import hashlib
 import io
 import os
+import re
 import tokenize
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TypeGuard
 
 DATE = (2020, 2, 2, 0, 0, 0)
 """Of every entry: the same wheel from the same sources, byte for byte."""
+COMMENT = re.compile(r"^ *(//.*|/\*(?:[^*]|\*(?!/))*\*/ *)$", re.MULTILINE)
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def slim(wheel: Path) -> None:
-    """Make the modules of a wheel slim, in place."""
+    """Make the modules and scripts of a wheel slim, in place, and leave the README out of what describes it."""
     contents = read(wheel)
     for name, content in contents.items():
         if name.endswith(".py"):
             documented = str(PurePosixPath(name).parent) == "onnxlet"
             contents[name] = slim_module(content.decode(), documented).encode()
+        elif name.endswith((".js", ".mjs")):
+            contents[name] = slim_script(content.decode()).encode()
+        elif name.endswith(".dist-info/METADATA"):
+            contents[name] = _without_description(content.decode()).encode()
     write(wheel, contents)
 
 
@@ -66,13 +74,13 @@ def slim_module(source: str, documented: bool = False) -> str:
     lines = source.splitlines()
     if not documented:
         tree = ast.parse(source)
-        for row, start, end in sorted(_annotations(tree, lines), reverse=True):
+        for row, start, end in sorted([*_annotations(tree, lines), *_local_annotations(tree)], reverse=True):
             line = lines[row - 1].encode()  # columns count bytes
             lines[row - 1] = (line[:start] + line[end:]).decode()
         for node, first, last in _docstrings(tree):
             lines[first - 1 : last] = [""] * (last - first + 1)
-            if isinstance(node, ast.ClassDef) and node.decorator_list:  # a dataclass without one works long to make one
-                lines[first - 1] = " " * node.body[0].col_offset + '" "'
+            if isinstance(node, ast.ClassDef) and node.decorator_list and first == node.body[0].lineno:
+                lines[first - 1] = " " * node.body[0].col_offset + '" "'  # a dataclass without works long to make one
         texts = _rows_inside_strings(tree)
         for row, line in enumerate(lines, 1):
             if row not in texts:
@@ -83,6 +91,22 @@ def slim_module(source: str, documented: bool = False) -> str:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column].rstrip()
     return "\n".join(lines) + "\n"
+
+
+def slim_script(source: str) -> str:
+    """JavaScript without the comments that have lines of their own, and without indentation.
+
+    One with a text over several lines stays: spaces may mean something there.
+    """
+    if any(line.count("`") % 2 for line in source.splitlines()):
+        return source
+    rest = COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), source)
+    return "".join(line.lstrip(" ") for line in rest.splitlines(keepends=True))
+
+
+def _without_description(metadata: str) -> str:
+    fields, _, _ = metadata.partition("\n\n")
+    return "".join(line + "\n" for line in fields.split("\n") if not line.startswith("Description-Content-Type:"))
 
 
 def _rows_inside_strings(tree: ast.Module) -> set[int]:
@@ -109,6 +133,17 @@ def _annotations(tree: ast.Module, lines: list[str]) -> list[tuple[int, int, int
     return found
 
 
+def _local_annotations(node: ast.AST, inside: bool = False) -> Iterator[tuple[int, int, int]]:
+    """Row and columns of the annotations of variables that functions set."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.AnnAssign) and inside and child.value:
+            start, end = child.target.end_col_offset, child.annotation.end_col_offset
+            if child.target.end_lineno == child.annotation.end_lineno and start is not None and end is not None:
+                yield child.annotation.lineno, start, end
+        function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        yield from _local_annotations(child, function or (inside and not isinstance(child, ast.ClassDef)))
+
+
 def _defines_operator(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
     """Whether annotations are read at run time: those of an operator's attributes are."""
     return isinstance(node, ast.FunctionDef) and any(
@@ -117,17 +152,25 @@ def _defines_operator(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
     )
 
 
-def _docstrings(tree: ast.Module) -> list[tuple[ast.AST, int, int]]:
-    """Owner, first and last line of all docstrings that share no line with code and aren't a body's only statement."""
-    found = []
+def _docstrings(tree: ast.Module) -> list[tuple[Documented, int, int]]:
+    """Owner, first and last line of all docstrings, variables' too, that share no line with code.
+
+    One that is all there is in a body stays.
+    """
+    found: list[tuple[Documented, int, int]] = []
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if not isinstance(node, Documented):
             continue
-        if ast.get_docstring(node, clean=False) is None or len(node.body) < 2:
+        if all(map(_is_text, node.body)):
             continue
-        text, following = node.body[:2]
-        last = text.end_lineno or text.lineno
-        start = 0 if isinstance(node, ast.Module) else node.lineno
-        if start < text.lineno and last < following.lineno:
-            found.append((node, text.lineno, last))
+        end = 0 if isinstance(node, ast.Module) else node.lineno
+        for statement, following in zip(node.body, [*node.body[1:], None], strict=True):
+            last = statement.end_lineno or statement.lineno
+            if _is_text(statement) and end < statement.lineno and (following is None or last < following.lineno):
+                found.append((node, statement.lineno, last))
+            end = last
     return found
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import index_wheel
 import pack_wheel
+import short_names
 
 from . import downloads, pyodide, pyodide_build, venv
 from .console import SetupError, megabytes, run, say, step
@@ -28,7 +29,7 @@ SOURCES = [
         REPOSITORY / name
         for name in (
             *("pyproject.toml", "README.md", "LICENSE"),
-            *("scripts/hatch_build.py", "scripts/slim_wheel.py", "scripts/index_wheel.py"),
+            *("scripts/hatch_build.py", "scripts/slim_wheel.py", "scripts/index_wheel.py", "scripts/short_names.py"),
         )
     ),
 ]
@@ -50,7 +51,7 @@ def build_wheel(kind: str = "pure") -> Path:
 
 
 def build_unpacked(kind: str = "pure") -> Path:
-    """The wheel as the build hook makes it, and an index of operators."""
+    """The wheel as the build hook makes it, with an index of operators; the pure one has short names."""
     folder = WHEELS / (f"{kind}-unpacked" if kind == "pure" else kind)
     with exclusive(WHEELS / f"{folder.name}.lock"):
         stamp, key = folder / "sources", tree_hash(SOURCES)
@@ -64,6 +65,8 @@ def build_unpacked(kind: str = "pure") -> Path:
             run(command, cwd=REPOSITORY, env={**ZIG_CACHE, "ONNXLET_WHEEL": kind})
         (made,) = fresh.glob("*.whl")
         index_wheel.add(made, venv.python())
+        if kind == "pure":
+            short_names.apply(made)
         wheel = folder / made.name
         for old in folder.glob("*.whl"):
             if old != wheel:
@@ -163,6 +166,6 @@ def kernels_in(wheel: Path) -> list[str]:
     """The compiled files that a wheel carries; none is an error."""
     with zipfile.ZipFile(wheel) as archive:
         found = [name for name in archive.namelist() if name.startswith("onnxlet_wasm/lib/")]
-    if "onnxlet_wasm/lib/kernels.wasm" not in found:
+    if not {"onnxlet_wasm/lib/kernels.wasm", "onnxlet_wasm/lib/kernels.wasm.bz2"} & set(found):
         raise SetupError(f"{wheel.name} carries no kernels.")
     return found

@@ -19,18 +19,40 @@ MODULES = sorted(
 )
 
 
+class WithoutLocalAnnotations(ast.NodeTransformer):
+    inside = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self.visit_scope(node, True)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self.visit_scope(node, True)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self.visit_scope(node, False)
+
+    def visit_scope(self, node: ast.AST, inside: bool) -> ast.AST:
+        self.inside, before = inside, self.inside
+        self.generic_visit(node)
+        self.inside = before
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if not self.inside or node.value is None:
+            return node
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+
 def code(source: str) -> str:
-    """The syntax tree and the lines of its nodes, without docstrings and the annotations of functions."""
-    tree = ast.parse(source)
+    """The syntax tree and the lines of its nodes, without docstrings and the annotations of functions and in them."""
+    tree = WithoutLocalAnnotations().visit(ast.parse(source))
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
             node.annotation = None
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.returns = None
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
-            len(node.body) > 1 and ast.get_docstring(node) is not None
-        ):
-            del node.body[0]
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [statement for statement in node.body if not slim_wheel._is_text(statement)] or node.body
     lines = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr)]
     return f"{ast.dump(tree)} {lines}"
 
@@ -59,11 +81,23 @@ def test_comments_and_docstrings() -> None:
     assert slim_wheel.slim_module(source, documented=True) == 'def f(x):\n    """What."""\n\n    return "#" + x\n'
 
 
+def test_docstrings_of_variables() -> None:
+    source = 'X = 1\n"""What."""\nclass A:\n    x: int = 1\n    """What.\n\n    Why.\n    """\n'
+    assert slim_wheel.slim_module(source) == "X = 1\n\nclass A:\n x: int = 1\n\n\n\n\n"
+    assert slim_wheel.slim_module(source, documented=True) == source
+
+
 def test_annotations() -> None:
     source = "class A:\n    x: int = 1\n    def f(self, y: str = 'é', *z: int) -> dict[str, int]: ...\n"
     slim = "class A:\n x: int = 1\n def f(self, y = 'é', *z): ...\n"
     assert slim_wheel.slim_module(source) == slim
     assert slim_wheel.slim_module(source, documented=True) == source
+
+
+def test_annotations_in_functions() -> None:
+    source = "def f():\n    x: dict[str, int] = {}\n    y: int\n    class A:\n        z: int = 1\n    x['a']: int = 1\n"
+    slim = "def f():\n x = {}\n y: int\n class A:\n  z: int = 1\n x['a'] = 1\n"
+    assert slim_wheel.slim_module(source) == slim
 
 
 def test_annotations_of_attributes_are_read() -> None:
@@ -81,6 +115,18 @@ def test_strings_keep_their_spaces() -> None:
 @pytest.mark.parametrize("source", ['def f():\n    """All there is."""\n', 'def f(): "One"; return 1\n'])
 def test_what_shares_its_line_with_code_stays(source: str) -> None:
     assert slim_wheel.slim_module(source) == source.replace("    ", " ")
+
+
+def test_scripts() -> None:
+    source = "/** What.\n * Why. */\nexport const a = 'https://b'; // how\n  // why\n  f(`${a}//`);\n"
+    assert slim_wheel.slim_script(source) == "\n\nexport const a = 'https://b'; // how\n\nf(`${a}//`);\n"
+    text = "f(`\n// a\n`);\n"
+    assert slim_wheel.slim_script(text) == text
+
+
+def test_the_readme_stays_out() -> None:
+    text = "Name: a\nDescription-Content-Type: text/markdown\nVersion: 1\n\n# A\n\nName: b\n"
+    assert slim_wheel._without_description(text) == "Name: a\nVersion: 1\n"
 
 
 def test_users_can_ask_for_help() -> None:

@@ -82,6 +82,11 @@ def _module_bytes(name: str) -> bytes:
     if name == PLAIN:
         with suppress(FileNotFoundError):
             return delta.apply(_module_bytes(RELAXED), _file(f"lib/{DELTA}"))
+    with suppress(FileNotFoundError):
+        packed = _file(f"lib/{name}.bz2")  # in the pure wheel
+        from bz2 import decompress
+
+        return decompress(packed)
     return _file(f"lib/{name}")
 
 

@@ -167,5 +167,7 @@ def _fixed(root: Function, kept: set[str]) -> set[str | None]:
         fixed.update(argument.arg for argument in function.args.kwonlyargs)
         private = function is not root or getattr(root, "name", "_").startswith("_")
         private = private and not getattr(function, "name", "_").startswith("__")
+        seen = [function.args.vararg, function.args.kwarg]  # by who asks for a public function's signature
+        fixed.update(argument.arg for argument in seen if argument and not private)
         fixed.update(argument.arg for argument in function.args.args if not private or argument.arg in kept)
     return fixed

@@ -13,7 +13,8 @@ import short_names
         ("def _f(left, right): return left - right\n", "def _f(a, b): return a - b\n"),
         ("def _f(left, axis): return left\n", "def _f(a, axis): return a\n"),  # a call names it
         ("def f(*, alpha): return alpha\n", "def f(*, alpha): return alpha\n"),
-        ("def f(*values, **more): return values\n", "def f(*a, **b): return a\n"),
+        ("def f(*values, **more): return values\n", "def f(*values, **more): return values\n"),  # in its signature
+        ("def _f(*values, **more): return values\n", "def _f(*a, **b): return a\n"),
         ("def f():\n count = a\n return count\n", "def f():\n b = a\n return b\n"),  # `a` is a global
         ("def f():\n global count\n count = 1\n", "def f():\n global count\n count = 1\n"),
         ("def f():\n import os\n return os\n", "def f():\n import os\n return os\n"),

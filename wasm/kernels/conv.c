@@ -7,9 +7,6 @@
 #include "tile.h"
 
 #define BLOCK_ROWS 96  // output pixels whose addresses are made at once
-#define PIECE_ROWS 12
-#define PIECE_COLUMNS 16
-#define MANY_ROWS 96
 
 // Packs weights [groups * oc][ic][taps], as ONNX has them, for `conv`: per group panels of [taps * ic][8], with taps
 // slower than channels. `panels` holds groups * round_up(oc, 8) * taps * ic floats. Unit: a panel of a group.

@@ -161,11 +161,6 @@ KERNEL(pack_b, b, step_k, step_n, panels, k, n) {
         pack_panels(F32(a->b) + from * a->step_n, a->k, to - from, a->step_k, a->step_n, F32(a->panels) + from * a->k);
 }
 
-// The pieces of a product: 12 rows where there are many, else 16 columns (pieces.py says the same).
-#define PIECE_ROWS 12
-#define PIECE_COLUMNS 16
-#define MANY_ROWS 96
-
 static void multiply_pieces(const Product *p, word rows, word begin, word end) {
     if (rows >= MANY_ROWS)
         multiply(p, begin * PIECE_ROWS, min_word(end * PIECE_ROWS, rows), 0, p->columns);

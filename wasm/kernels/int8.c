@@ -273,9 +273,6 @@ void block_multiply(const Block *block, word rows, const int8_t *panels, const C
     }
 }
 
-// The pieces are those of gemm: 12 rows where there are many, else 16 columns (pieces.py).
-enum { PIECE_ROWS = 12, PIECE_COLUMNS = 16, MANY_ROWS = 96 };
-
 // C = A B. A (`type` int8 or uint8, rows of lda, zero point at address `a_zero` or 0), B packed by pack_b_int8. C is
 // - int32: A B + addend;
 // - float32: activation(A B * (a_scale * b_scale) + bias);

@@ -4,8 +4,6 @@
 // gathered: per output pixel the bytes of its window, with the zero point where the window is outside of the image.
 #include "int8.h"
 
-enum { PIECE_ROWS = 12, PIECE_COLUMNS = 16, MANY_ROWS = 96 };
-
 typedef uint8_t b16 __attribute__((ext_vector_type(16), aligned(1), may_alias));
 
 // These write up to 15 bytes too many; copy also reads as many.

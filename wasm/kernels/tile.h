@@ -24,6 +24,11 @@
 #endif
 #define TILE_COLUMNS (TILE_PANELS * PANEL)
 
+// The pieces of a product or a convolution: 12 rows where there are many, else 16 columns (pieces.py says the same).
+#define PIECE_ROWS 12
+#define PIECE_COLUMNS 16
+#define MANY_ROWS 96
+
 // How many rows the next tile takes where `left` are left: the last ones are of about the same height, for low tiles are
 // slower per row.
 INLINE word tile_rows(word left) {

@@ -11,7 +11,7 @@ typedef uint8_t b8 __attribute__((ext_vector_type(8)));
 typedef b8 b8_unaligned __attribute__((aligned(1), may_alias));
 #define PER_PANEL (PANEL / LANES)
 
-enum { PIECE_COLUMNS = 16, BLOCK_DEPTH = 256 };
+enum { BLOCK_DEPTH = 256 };
 
 typedef struct {
     const uint8_t *panel;

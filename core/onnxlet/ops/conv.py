@@ -13,6 +13,7 @@ from .registry import op
 from .sampling import sample_linear
 from .windows import (
     Pads,
+    conv_geometry,
     explicit_pads,
     extent,
     fold,
@@ -21,7 +22,6 @@ from .windows import (
     per_axis,
     split_pad,
     taps,
-    window_pads,
     windows,
 )
 
@@ -86,9 +86,7 @@ def convolution(
 ) -> np.ndarray:
     """Conv from its attributes, with a result that is not yet rounded to a narrow type."""
     kernel = check_weights(x, w, kernel_shape, group)
-    rank = len(kernel)
-    steps, spread = per_axis(strides, rank, 1, "strides"), per_axis(dilations, rank, 1, "dilations")
-    padding = window_pads(auto_pad, pads, x.shape[2:], kernel, steps, spread)
+    steps, spread, padding = conv_geometry(x.shape[2:], kernel, strides, pads, dilations, auto_pad)
     y = convolve(pad_spatial(to_float32(x), padding), to_float32(w), steps, spread, group)
     return add_channel_bias(y, None if b is None else to_float32(b))
 

@@ -15,7 +15,7 @@ from .common import in_float32
 from .pool import max_pool, pool_geometry, window_counts
 from .registry import op
 from .shape import slice_10
-from .windows import Pads, pad_spatial, per_axis, taps, window_pads
+from .windows import Pads, conv_geometry, pad_spatial, taps
 
 OWN = "onnxlet"
 
@@ -23,20 +23,6 @@ OWN = "onnxlet"
 def cropped(padded: np.ndarray, pads: Pads) -> np.ndarray:
     """What lies within the padding of the last axes."""
     return pad_spatial(padded, tuple((-a, -b) for a, b in pads))
-
-
-def conv_geometry(
-    sizes: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int] | None,
-    pads: Sequence[int] | None,
-    dilations: Sequence[int] | None,
-    auto_pad: str,
-) -> tuple[tuple[int, ...], tuple[int, ...], Pads]:
-    """Strides, dilations and padding of a convolution over an input of these sizes."""
-    rank = len(kernel)
-    steps, spread = per_axis(strides, rank, 1, "strides"), per_axis(dilations, rank, 1, "dilations")
-    return steps, spread, window_pads(auto_pad, pads, sizes, kernel, steps, spread)
 
 
 @op("ConvInput", domain=OWN)

@@ -14,7 +14,7 @@ from .conv import check_weights, convolve
 from .matrix import mat_mul_integer
 from .precision import narrow
 from .registry import op
-from .windows import pad_spatial, per_axis, window_pads
+from .windows import conv_geometry, pad_spatial
 
 # Types of fewer than 8 bits: the range of the integers (element type number: low, high).
 SMALL_RANGES = {21: (0, 15), 22: (-8, 7), 25: (0, 3), 26: (-2, 1)}
@@ -215,15 +215,13 @@ def integer_convolve(
 ) -> np.ndarray:
     """A convolution of 8-bit integers, less their zero points, as int32. Padding stands for the real number 0."""
     kernel = check_weights(x, w, kernel_shape, group)
-    rank = len(kernel)
-    steps, spread = per_axis(strides, rank, 1, "strides"), per_axis(dilations, rank, 1, "dilations")
+    steps, spread, padding = conv_geometry(x.shape[2:], kernel, strides, pads, dilations, auto_pad)
     # float64 holds sums of products of 9-bit numbers exactly, and has the fastest exact matrix product.
     images, weights = x.astype(np.float64), w.astype(np.float64)
     if x_zero_point is not None:
         images -= x_zero_point.reshape(())
     if w_zero_point is not None:
         weights -= w_zero_point.reshape(-1, *(1,) * (w.ndim - 1))
-    padding = window_pads(auto_pad, pads, x.shape[2:], kernel, steps, spread)
     y = convolve(pad_spatial(images, padding), weights, steps, spread, group)
     return y.astype(np.int64).astype(np.int32)
 

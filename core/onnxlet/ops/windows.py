@@ -65,6 +65,20 @@ def window_pads(
     return tuple(result)
 
 
+def conv_geometry(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    auto_pad: str,
+) -> tuple[tuple[int, ...], tuple[int, ...], Pads]:
+    """Strides, dilations and padding of a convolution over an input of these sizes."""
+    rank = len(kernel)
+    steps, spread = per_axis(strides, rank, 1, "strides"), per_axis(dilations, rank, 1, "dilations")
+    return steps, spread, window_pads(auto_pad, pads, sizes, kernel, steps, spread)
+
+
 def pad_spatial(x: np.ndarray, pads: Pads, value: float | int = 0) -> np.ndarray:
     """Pad the last ``len(pads)`` axes of `x` with `value`; negative pads cut elements off."""
     lead = x.ndim - len(pads)

@@ -130,6 +130,39 @@ def test_threads_do_a_part_of_the_work():
         wait_for(helped)
 
 
+def product(m: int, k: int, n: int, batch: tuple[int, ...] = (), nodes: int = 1) -> bytes:
+    """`nodes` products of the input and matrices: constants, or in a stack another input."""
+    names = [f"w{i}" for i in range(nodes)]
+    inputs = [("x", FLOAT, [*batch, m, k]), *((w, FLOAT, [*batch, k, n]) for w in names if batch)]
+    return model(
+        [node("MatMul", ["x", w], [f"y{i}"]) for i, w in enumerate(names)],
+        inputs,
+        [(f"y{i}", FLOAT, [*batch, m, n]) for i in range(nodes)],
+        {} if batch else {w: some(k, n) for w in names},
+    ).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(product(128, 384, 400), id="few pieces"),
+        pytest.param(product(128, 128, 128, (2,)), id="two products"),
+        pytest.param(product(64, 64, 96, nodes=20), id="many products"),
+    ],
+)
+def test_how_much_there_is_to_do_starts_threads(source):
+    """Not into how many pieces it falls, nor how large a single node is."""
+    with session_of(source, 2) as session, session_of(source, 1) as alone:
+        feeds = {i.name: some(*i.shape) for i in session.get_inputs()}
+        expected = [y.tobytes() for y in alone.run(None, feeds)]
+
+        def helped() -> bool:
+            assert [y.tobytes() for y in session.run(None, feeds)] == expected
+            return thread_stats(session)["pieces"] > 0
+
+        wait_for(helped)
+
+
 def test_small_models_start_no_threads():
     source = model(
         [node("MatMul", ["x", "w"], ["a"]), node("Relu", ["a"], ["y"])],

@@ -53,7 +53,7 @@ EXPORT void run_piece(const word *tape, uintptr_t begin, uintptr_t end, char *sc
 
 // More chunks than threads, so that one that is held up does not hold up all.
 #define CHUNKS_PER_THREAD 4
-// An operation of fewer grains is over before another thread has taken note of it.
+// An operation of fewer grains is over before another thread has taken note of it (engine.py says the same).
 #define GRAINS_WORTH_SHARING 2
 // How often an idle thread looks for work before it sleeps: about half a millisecond.
 #if defined(__x86_64__)

@@ -75,7 +75,7 @@ class Operation(NamedTuple):
 
     kernel: str
     units: int
-    grain: int
+    grain: float
     scratch: int
     fields: dict[str, Place]
     label: str
@@ -245,7 +245,7 @@ class Compiler:
         tensors = [t for t in map(self.constant, names) if t is not None]
         return self.memory.computed(key, compute, *tensors)
 
-    def emit(self, kernel: str, *, units: int, grain: int = 1, scratch: int = 0, **fields: Place) -> None:
+    def emit(self, kernel: str, *, units: int, grain: float = 1, scratch: int = 0, **fields: Place) -> None:
         """Record a kernel call; nothing if there are no units."""
         if units <= 0:
             return

@@ -11,6 +11,7 @@ a memory of its own in a browser (`browser.py`).
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 IN_BROWSER = sys.platform == "emscripten"
 
 HEADER_WORDS = 4
+WORTH_A_CHUNK = 2
+"""Grains of an operation from which on it is cut into chunks (interpreter.c says the same)."""
 WORTH_SHARING = 16
-"""Grains of an operation for which threads are started: some 64 µs, about what it takes to wake one."""
+"""Grains of all such operations for which threads are started: some 64 µs, about what it takes to wake one."""
 
 
 @cache
@@ -263,18 +266,25 @@ class Tape:
         self.engine = engine
         self.scratch = 0
         """Bytes of scratch memory that the operations need, the largest of all."""
-        self.worth_sharing = False
-        """Whether any operation is large enough for threads to be started for it."""
+        self._grains = 0.0
         self._words: list[int] = []
         self.operations: list[tuple[str, int]] = []
         """Kernel and first word of each operation."""
 
-    def emit(self, kernel: str, *, units: int, grain: int = 1, scratch: int = 0, **fields: int | float) -> None:
-        """Add an operation: `units` independent pieces of work, at least `grain` of which are worth a thread."""
+    def emit(self, kernel: str, *, units: int, grain: float = 1, scratch: int = 0, **fields: int | float) -> None:
+        """Add an operation: `units` independent pieces of work, `grain` of which are worth a thread. That may be less
+        than one: `units / grain` is how much work there is."""
         self.operations.append((kernel, len(self._words)))
-        self._words += self.engine.words(kernel, units, grain, fields)
+        least = max(1, math.ceil(grain))
+        self._words += self.engine.words(kernel, units, least, fields)
         self.scratch = max(self.scratch, scratch)
-        self.worth_sharing = self.worth_sharing or units >= WORTH_SHARING * grain
+        if units >= WORTH_A_CHUNK * least:
+            self._grains += units / grain
+
+    @property
+    def worth_sharing(self) -> bool:
+        """Whether there is enough that threads can share for them to be started."""
+        return self._grains >= WORTH_SHARING
 
     @property
     def words(self) -> np.ndarray:

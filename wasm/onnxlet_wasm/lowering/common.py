@@ -122,9 +122,10 @@ MOVED = 3
 """Multiply-adds that an element's way from memory is worth."""
 
 
-def grain(units: int, work: int) -> int:
-    """The smallest number of units worth a thread, where all units together are `work` multiply-adds."""
-    return max(1, -(-WORTH_A_THREAD * units // max(work, 1)))
+def grain(units: int, work: int) -> float:
+    """How many units are worth a thread, where all units together are `work` multiply-adds; less than one where units
+    are large."""
+    return WORTH_A_THREAD * units / max(work, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Convolution:
             and 144 * self.channels * self.outputs <= WINOGRAD_BYTES
         )  # fmt: skip
 
-    def grain(self, units: int) -> int:
+    def grain(self, units: int) -> float:
         return grain(units, self.pixels * self.outputs * self.depth)
 
 

@@ -2,49 +2,47 @@
 // MatMul of what DequantizeLinear makes of a constant. Arithmetic is float32.
 //
 // Panels of 8 columns: [depth, rounded up to even, / 2][8] bytes, each of them the weights of two rows, the first one
-// in the low bits; or [depth, rounded up to even][8] bytes. A weight stands for (bits - zero) * scale, with a zero and a
-// scale per column for each block of rows: [panel][blocks][8]. Blocks have an even number of rows, but for the last.
+// in the low bits; or [depth, rounded up to even][8] bytes. Weights are signed, in two's complement; those of 4 bits
+// count 16 times as much. A weight stands for (bits - zero) * scale, with a zero and a scale per column for each block
+// of rows: [panel][blocks][8]. Blocks have an even number of rows, but for the last.
 #include "tile.h"
 #include "vecmath.h"
 
-typedef uint8_t b8 __attribute__((ext_vector_type(8)));
+typedef int8_t b8 __attribute__((ext_vector_type(8)));
 typedef b8 b8_unaligned __attribute__((aligned(1), may_alias));
 #define PER_PANEL (PANEL / LANES)
 
-enum { BLOCK_DEPTH = 256 };
+enum { BLOCK_DEPTH = 256, PANELS = PIECE_COLUMNS / PANEL };
 
 typedef struct {
-    const uint8_t *panel;
-    const float *scales, *zeros;  // of the panel; zeros may be 0: then all are `zero`
-    float zero;
+    const int8_t *panel;
+    const float *scales, *zeros;  // of the panel; zeros may be 0: then there are none
     word block;
 } Weights;
 
 // Rows k and k + 1 of a panel.
 INLINE void two_rows(const Weights *w, word k, const int bits, vf rows[2][PER_PANEL]) {
-    b8 first, second;
+    b8 two[2];
     if (bits == 4) {
         const b8 both = *(const b8_unaligned *)(w->panel + k / 2 * PANEL);
-        first = both & 15, second = both >> 4;
+        two[0] = both << 4, two[1] = both & (b8)-16;
     } else {
-        first = *(const b8_unaligned *)(w->panel + k * PANEL);
-        second = *(const b8_unaligned *)(w->panel + (k + 1) * PANEL);
+        UNROLL for (int i = 0; i < 2; i++) two[i] = *(const b8_unaligned *)(w->panel + (k + i) * PANEL);
     }
+    UNROLL for (int i = 0; i < 2; i++) {
 #if LANES == 8
-    rows[0][0] = __builtin_convertvector(__builtin_convertvector(first, vi), vf);
-    rows[1][0] = __builtin_convertvector(__builtin_convertvector(second, vi), vf);
+        rows[i][0] = __builtin_convertvector(__builtin_convertvector(two[i], vi), vf);
 #else
-    rows[0][0] = __builtin_convertvector(__builtin_convertvector(first.lo, vi), vf);
-    rows[0][1] = __builtin_convertvector(__builtin_convertvector(first.hi, vi), vf);
-    rows[1][0] = __builtin_convertvector(__builtin_convertvector(second.lo, vi), vf);
-    rows[1][1] = __builtin_convertvector(__builtin_convertvector(second.hi, vi), vf);
+        rows[i][0] = __builtin_convertvector(__builtin_convertvector(two[i].lo, vi), vf);
+        rows[i][1] = __builtin_convertvector(__builtin_convertvector(two[i].hi, vi), vf);
 #endif
+    }
 }
 
 INLINE void block_parameters(const Weights *w, word block, vf scale[PER_PANEL], vf zero[PER_PANEL]) {
     UNROLL for (int j = 0; j < PER_PANEL; j++) {
         scale[j] = vload(w->scales + block * PANEL + j * LANES);
-        zero[j] = w->zeros ? vload(w->zeros + block * PANEL + j * LANES) : vsplat(w->zero);
+        zero[j] = w->zeros ? vload(w->zeros + block * PANEL + j * LANES) : vsplat(0.0f);
     }
 }
 
@@ -67,38 +65,63 @@ INLINE void widen(const Weights *w, word k0, word k1, float *to, const int bits)
 static NOINLINE void widen_4(const Weights *w, word k0, word k1, float *to) { widen(w, k0, k1, to, 4); }
 static NOINLINE void widen_8(const Weights *w, word k0, word k1, float *to) { widen(w, k0, k1, to, 8); }
 
-// One row of A by a panel. Blocks are scaled when they are summed up.
-INLINE void row_by_panel(const Weights *w, const float *a, word depth, const float *bias, float *c, const int bits) {
-    vf total[PER_PANEL];
-    UNROLL for (int j = 0; j < PER_PANEL; j++) total[j] = vload(bias + j * LANES);
+typedef vf Sums[PANELS][2][PER_PANEL];
+
+// Adds x[0] and x[1] times rows k and k + 1 of the panels.
+INLINE void add_two_rows(const Weights *w, word k, const float x[2], vf zero[PANELS][PER_PANEL], Sums sum, const int bits,
+                         const int zeros) {
+    UNROLL for (int p = 0; p < PANELS; p++) {
+        vf rows[2][PER_PANEL];
+        two_rows(w + p, k, bits, rows);
+        UNROLL for (int i = 0; i < 2; i++) {
+            UNROLL for (int j = 0; j < PER_PANEL; j++)
+                sum[p][i][j] = vmadd(zeros ? rows[i][j] - zero[p][j] : rows[i][j], vsplat(x[i]), sum[p][i][j]);
+        }
+    }
+}
+
+// One row of A by the panels of a piece. Blocks are scaled when they are summed up.
+INLINE void row_by_panels(const Weights *w, const float *a, word depth, const float *bias, float *c, const int bits,
+                          const int zeros) {
+    vf total[PANELS][PER_PANEL];
+    UNROLL for (int p = 0; p < PANELS; p++)
+        UNROLL for (int j = 0; j < PER_PANEL; j++) total[p][j] = vload(bias + p * PANEL + j * LANES);
     for (word k = 0; k < depth;) {
         const word end = min_word(depth, (k / w->block + 1) * w->block);
-        vf scale[PER_PANEL], zero[PER_PANEL], sum[2][PER_PANEL];
-        block_parameters(w, k / w->block, scale, zero);
-        UNROLL for (int j = 0; j < PER_PANEL; j++) sum[0][j] = sum[1][j] = vsplat(0.0f);
+        vf scale[PANELS][PER_PANEL], zero[PANELS][PER_PANEL];
+        Sums even = {0}, odd = {0};  // several, so that no sum waits for the one before
+        UNROLL for (int p = 0; p < PANELS; p++) block_parameters(w + p, k / w->block, scale[p], zero[p]);
+        for (; k + 4 <= end; k += 4) {
+            add_two_rows(w, k, a + k, zero, even, bits, zeros);
+            add_two_rows(w, k + 2, a + k + 2, zero, odd, bits, zeros);
+        }
         for (; k < end; k += 2) {
-            vf rows[2][PER_PANEL];
-            two_rows(w, k, bits, rows);
-            const vf x[2] = {vsplat(a[k]), vsplat(k + 1 < depth ? a[k + 1] : 0.0f)};
-            UNROLL for (int i = 0; i < 2; i++) {
-                UNROLL for (int j = 0; j < PER_PANEL; j++) sum[i][j] = vmadd(rows[i][j] - zero[j], x[i], sum[i][j]);
+            const float x[2] = {a[k], k + 1 < depth ? a[k + 1] : 0.0f};
+            add_two_rows(w, k, x, zero, even, bits, zeros);
+        }
+        UNROLL for (int p = 0; p < PANELS; p++) {
+            UNROLL for (int j = 0; j < PER_PANEL; j++) {
+                const vf sum = (even[p][0][j] + even[p][1][j]) + (odd[p][0][j] + odd[p][1][j]);
+                total[p][j] = vmadd(sum, scale[p][j], total[p][j]);
             }
         }
-        UNROLL for (int j = 0; j < PER_PANEL; j++) total[j] = vmadd(sum[0][j] + sum[1][j], scale[j], total[j]);
     }
-    UNROLL for (int j = 0; j < PER_PANEL; j++) vstore(c + j * LANES, total[j]);
+    UNROLL for (int p = 0; p < PANELS; p++)
+        UNROLL for (int j = 0; j < PER_PANEL; j++) vstore(c + p * PANEL + j * LANES, total[p][j]);
 }
 static NOINLINE void row_4(const Weights *w, const float *a, word depth, const float *bias, float *c) {
-    row_by_panel(w, a, depth, bias, c, 4);
+    if (w->zeros) row_by_panels(w, a, depth, bias, c, 4, 1);
+    else row_by_panels(w, a, depth, bias, c, 4, 0);
 }
 static NOINLINE void row_8(const Weights *w, const float *a, word depth, const float *bias, float *c) {
-    row_by_panel(w, a, depth, bias, c, 8);
+    if (w->zeros) row_by_panels(w, a, depth, bias, c, 8, 1);
+    else row_by_panels(w, a, depth, bias, c, 8, 0);
 }
 
 // C = activation(A B + bias + residual), as in `gemm`, with B of `bits` (4 or 8) in panels, as above; `block` rows have
-// a scale. `zeros` is their address, or 0: all are `zero`, float32. Unit: 16 columns. Scratch: 16 KiB.
-KERNEL_ARGUMENTS(gemm_weights, a, lda, b, bits, block, scales, zeros, zero, c, ldc, m, n, k, bias, residual, ldr,
-                 activation, low, high)
+// a scale. `zeros` is their address, or 0: there are none. Unit: 16 columns. Scratch: 16 KiB.
+KERNEL_ARGUMENTS(gemm_weights, a, lda, b, bits, block, scales, zeros, c, ldc, m, n, k, bias, residual, ldr, activation,
+                 low, high)
 
 // Many rows of A by the panels of up to TILE_COLUMNS columns.
 static void rows_by_panels(const gemm_weights_args *a, const Weights *w, word n, word width, const float *bias,
@@ -130,28 +153,30 @@ static void rows_by_panels(const gemm_weights_args *a, const Weights *w, word n,
 
 KERNEL_BODY(gemm_weights) {
     const word blocks = div_up(a->k, a->block), panel_bytes = div_up(a->k, 2) * 2 * PANEL * a->bits / 8;
-    for (word n = begin * PIECE_COLUMNS; n < min_word(a->n, end * PIECE_COLUMNS); n += TILE_COLUMNS) {
-        const word width = min_word(TILE_COLUMNS, a->n - n);
-        Weights w[TILE_PANELS];
-        for (word i = 0; i < TILE_PANELS; i++)
+    for (word n = begin * PIECE_COLUMNS; n < min_word(a->n, end * PIECE_COLUMNS); n += PIECE_COLUMNS) {
+        const word width = min_word(PIECE_COLUMNS, a->n - n);
+        Weights w[PANELS];
+        for (word i = 0; i < PANELS; i++) {
+            // What a piece lacks of panels is the first one again, for nothing.
+            const word panel = n / PANEL + (i * PANEL < width ? i : 0);
             w[i] = (Weights){
-                .panel = PTR(const uint8_t, a->b) + (n / PANEL + i) * panel_bytes,
-                .scales = F32(a->scales) + (n + i * PANEL) * blocks,
-                .zeros = a->zeros ? F32(a->zeros) + (n + i * PANEL) * blocks : 0,
-                .zero = as_f32(a->zero), .block = a->block,
+                .panel = PTR(const int8_t, a->b) + panel * panel_bytes,
+                .scales = F32(a->scales) + panel * PANEL * blocks,
+                .zeros = a->zeros ? F32(a->zeros) + panel * PANEL * blocks : 0,
+                .block = a->block,
             };
-        float bias[TILE_COLUMNS] = {0};
+        }
+        float bias[PIECE_COLUMNS] = {0};
         if (a->bias)
             for (word j = 0; j < width; j++) bias[j] = F32(a->bias)[n + j];
         if (a->m > 1) {
-            rows_by_panels(a, w, n, width, bias, (float *)scratch);
+            for (word at = 0; at < width; at += TILE_COLUMNS)
+                rows_by_panels(a, w + at / PANEL, n + at, min_word(TILE_COLUMNS, width - at), bias + at, (float *)scratch);
         } else if (a->m == 1) {
-            for (word i = 0; i * PANEL < width; i++) {
-                float sums[PANEL];
-                (a->bits == 4 ? row_4 : row_8)(w + i, F32(a->a), a->k, bias + i * PANEL, sums);
-                for (word j = 0, at = n + i * PANEL; j < min_word(PANEL, a->n - at); j++)
-                    F32(a->c)[at + j] = a->residual ? sums[j] + F32(a->residual)[at + j] : sums[j];
-            }
+            float sums[PIECE_COLUMNS];
+            (a->bits == 4 ? row_4 : row_8)(w, F32(a->a), a->k, bias, sums);
+            for (word j = 0; j < width; j++)
+                F32(a->c)[n + j] = a->residual ? sums[j] + F32(a->residual)[n + j] : sums[j];
         }
         if (a->activation)
             activate_block(F32(a->c) + n, a->ldc, a->m, width, (int)a->activation, as_f32(a->low), as_f32(a->high));

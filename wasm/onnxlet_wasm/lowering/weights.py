@@ -101,18 +101,22 @@ def small_weights(c: Compiler, index: int, k: int, n: int, transposed: bool) -> 
 
     def bytes_of_rows() -> np.ndarray:
         values = d.data.numpy().T if d.transposed else d.data.numpy()
-        return values.view(np.uint8) ^ np.uint8(128) if signed else values
+        return values if signed else centred(values, 8)
 
-    shift = 128 if signed else 0
-    zeros = np.broadcast_to(d.zero.astype(F32) + np.float32(shift), (1, n))
+    zeros = np.broadcast_to(d.zero.astype(F32) - np.float32(0 if signed else 128), (1, n))
     key = ("bytes", transposed, d.transposed)
     name = c.step.node.inputs[index]
     return {
-        "bits": 8, "block": max(k, 1), "zero": f32(0.0),
+        "bits": 8, "block": max(k, 1),
         "b": c.memory.computed(key, lambda: panels(bytes_of_rows(), k + 1 & -2), d.data),
         "scales": c.computed((*key, "scales"), lambda: per_panel(np.broadcast_to(d.scale, (1, n))), name),
-        "zeros": c.computed((*key, "zeros"), lambda: per_panel(zeros), name),
+        "zeros": c.computed((*key, "zeros"), lambda: per_panel(zeros), name) if zeros.any() else 0,
     }  # fmt: skip
+
+
+def centred(values: np.ndarray, bits: int) -> np.ndarray:
+    """Unsigned numbers of so many bits, less the middle of their range, in two's complement of that many bits."""
+    return values ^ np.uint8(1 << (bits - 1))
 
 
 def panels(rows: np.ndarray, count: int) -> np.ndarray:
@@ -162,18 +166,26 @@ def matmul_n_bits(step: Step) -> Emit:
         raise Refused(f"zero points of type {dtype_of(step, 3)} have no kernel")
     blocks, m = -(-k // block), prod(shape[:-1])
 
+    middle = 1 << (bits - 1)
+    unit = np.float32(1 if bits == 8 else 16)
+
     def rows(packed: np.ndarray) -> np.ndarray:
         whole = packed.reshape(n, -1)
         if bits == 2:
             wide = unpack_bits(packed.reshape(n, blocks, -1), 2, block).reshape(n, -1)
+            wide = wide + np.uint8(8 - middle)
             whole = wide[:, ::2] | wide[:, 1::2] << 4
         per_byte = 1 if bits == 8 else 2
+        whole = centred(whole, 8) if bits == 8 else whole ^ np.uint8(0x88)
         return whole[:, : -(-k // per_byte)].T
 
     def per_block(table: np.ndarray) -> np.ndarray:
+        return per_panel(table.reshape(n, blocks).T)
+
+    def zeros_per_block(table: np.ndarray) -> np.ndarray:
         if table.dtype == np.uint8:
             table = unpack_bits(table.reshape(n, -1), bits, blocks)
-        return per_panel(table.reshape(n, blocks).T)
+        return per_block((table.astype(F32) - np.float32(middle)) * unit)
 
     def emit(c: Compiler) -> None:
         def computed(index: int, what: str, compute: Callable[[np.ndarray], np.ndarray]) -> Place:
@@ -184,8 +196,8 @@ def matmul_n_bits(step: Step) -> Emit:
 
         weights: dict[str, Place] = {
             "b": computed(1, "weights", lambda b: panels(rows(b), k + 1 & -2 if bits == 8 else k + 1 >> 1)),
-            "bits": max(bits, 4), "block": block, "scales": computed(2, "scales", per_block),
-            "zeros": computed(3, "zeros", per_block) if present(step, 3) else 0, "zero": f32(float(1 << (bits - 1))),
+            "bits": max(bits, 4), "block": block, "scales": computed(2, "scales", lambda t: per_block(t / unit)),
+            "zeros": computed(3, "zeros", zeros_per_block) if present(step, 3) else 0,
         }  # fmt: skip
         weights_call(c, weights, c.input(0), c.output(), m, n, k, c.input(5))
 

@@ -19,14 +19,16 @@ from .wire import Message, decode
 def load_model(source: Any, *, external_data: Any = None, proto: Message | None = None) -> Model:
     """Read an ONNX model into the intermediate representation.
 
-    `source` is a path, bytes or any buffer, a JavaScript `Uint8Array`, an open binary file, an `onnx.ModelProto`, or a
-    `ByteSource`. Tensors kept outside the model are looked for in `external_data`: a folder, a mapping from file
-    names to bytes or paths, or a callable; by default in the folder of the model's path. `proto` is the decoded
+    `source` is a path, bytes or any buffer, a JavaScript `Uint8Array`, an open binary file, an `onnx.ModelProto`, a
+    `ByteSource`, or a `Model` (which is returned as it is). Tensors kept outside the model are looked for in
+    `external_data`: a folder, a mapping from file names to bytes or paths, or a callable; by default in the folder of the model's path. `proto` is the decoded
     message, where `read_proto` has given it before.
 
     Raises `ModelError` for what is not a valid model, `ExternalDataError` for external data, `LimitError` for models
     beyond a limit, and `OSError` where a file can't be opened.
     """
+    if isinstance(source, Model):
+        return source
     what, data, external = _open(source, external_data)
     try:
         return _load(data, external, proto)

@@ -127,8 +127,8 @@ def test_stack(bench, m, n, k, transposed):
     c = bench.out((outer, inner, m, n))
     steps = {"step_k": 1, "step_n": k} if transposed else {"step_k": n, "step_n": 1}
     bench.call(
-        "gemm_batched", units=outer * inner, scratch=pieces.packed_size(k, n), a=bench.put(a), lda=k,
-        a_outer=inner * m * k, a_inner=m * k, b=bench.put(b.swapaxes(1, 2) if transposed else b), **steps,
+        "gemm_batched", units=outer * inner * pieces.gemm_batched(n), scratch=pieces.packed_size(k, n), a=bench.put(a),
+        lda=k, a_outer=inner * m * k, a_inner=m * k, b=bench.put(b.swapaxes(1, 2) if transposed else b), **steps,
         b_outer=0, b_inner=k * n, c=c, ldc=n, c_outer=inner * m * n, c_inner=m * n, inner=inner, m=m, n=n, k=k,
         bias=0, activation=0, low=0.0, high=0.0,
     )  # fmt: skip

@@ -24,7 +24,7 @@ KERNEL(pack_conv, w, panels, groups, oc, ic, taps) {
 
 // `batch` images of d x h x w pixels, x_step floats apart, of which each group takes c; output pixels y_step apart, of
 // which each group gives oc. Packed weights as above; bias has groups * oc floats or is 0; residual is laid out as y, or 0.
-// `zeros` points at c zeros. Scratch: 768 * kd * kh * kw bytes. Units: groups * pieces(batch * od * oh * ow, oc).
+// `zeros` points at c zeros. Scratch: 768 * kd * kh * kw bytes. Units: groups * count_pieces(batch * od * oh * ow, oc).
 //
 // The first layer of a network, with few channels, is best given as kw = 1 with c = (columns of the window) * channels,
 // on an image that is padded in memory: then a row of the window is one run.
@@ -153,19 +153,17 @@ static void conv_block(const Gather *g, word m0, word m1, word n0, word n1) {
 
 KERNEL_BODY(conv) {
     const word rows = a->batch * a->od * a->oh * a->ow;
-    const int by_rows = rows >= MANY_ROWS;
-    const word pieces = by_rows ? div_up(rows, PIECE_ROWS) : div_up(a->oc, PIECE_COLUMNS);
+    const word pieces = count_pieces(rows, a->oc);
     while (begin < end) {
-        const word first = begin % pieces, last = min_word(pieces, first + end - begin);
         const Gather g = {a, (const char **)scratch, begin / pieces};
-        const word m0 = by_rows ? first * PIECE_ROWS : 0, m1 = by_rows ? min_word(rows, last * PIECE_ROWS) : rows;
-        const word n0 = by_rows ? 0 : first * PIECE_COLUMNS;
-        const word n1 = by_rows ? a->oc : min_word(a->oc, last * PIECE_COLUMNS);
-        for (word m = m0; m < m1; m += BLOCK_ROWS) {
-            const word stop = min_word(m1, m + BLOCK_ROWS);
+        const word before = g.group * pieces;
+        word first = begin - before;
+        const Piece p = next_piece(rows, a->oc, &first, min_word(pieces, end - before));
+        for (word m = p.m0; m < p.m1; m += BLOCK_ROWS) {
+            const word stop = min_word(p.m1, m + BLOCK_ROWS);
             gather(&g, m, stop);
-            conv_block(&g, m, stop, n0, n1);
+            conv_block(&g, m, stop, p.n0, p.n1);
         }
-        begin += last - first;
+        begin = before + first;
     }
 }

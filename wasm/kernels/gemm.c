@@ -161,13 +161,6 @@ KERNEL(pack_b, b, step_k, step_n, panels, k, n) {
         pack_panels(F32(a->b) + from * a->step_n, a->k, to - from, a->step_k, a->step_n, F32(a->panels) + from * a->k);
 }
 
-static void multiply_pieces(const Product *p, word rows, word begin, word end) {
-    if (rows >= MANY_ROWS)
-        multiply(p, begin * PIECE_ROWS, min_word(end * PIECE_ROWS, rows), 0, p->columns);
-    else
-        multiply(p, 0, rows, begin * PIECE_COLUMNS, min_word(end * PIECE_COLUMNS, p->columns));
-}
-
 // C = activation(A B + bias + residual): A row-major with rows of lda elements, B packed by pack_b, C with rows of ldc,
 // residual (or 0) with rows of ldr; bias has n elements, or is 0. Units: `pieces.gemm`.
 KERNEL(gemm, a, lda, b, c, ldc, m, n, k, bias, residual, ldr, activation, low, high) {
@@ -176,27 +169,35 @@ KERNEL(gemm, a, lda, b, c, ldc, m, n, k, bias, residual, ldr, activation, low, h
         .bias = F32(a->bias), .residual = F32(a->residual), .ldr = a->ldr,
         .activation = (int)a->activation, .low = as_f32(a->low), .high = as_f32(a->high),
     };
-    multiply_pieces(&p, a->m, begin, end);
+    while (begin < end) {
+        const Piece piece = next_piece(a->m, a->n, &begin, end);
+        multiply(&p, piece.m0, piece.m1, piece.n0, piece.n1);
+    }
 }
 
 // A stack of products in which B is not packed: C[i] = activation(A[i] B[i] + bias). B[i][k][n] lies at
 // b + i's step + k * step_k + n * step_n. The stack has up to two dimensions, outer and inner, with a step (in
-// elements) for each of A, B and C; 0 repeats an operand. Unit: a matrix. Scratch: round_up(n, 8) * k floats.
+// elements) for each of A, B and C; 0 repeats an operand. Unit: 16 columns of a matrix. Scratch: round_up(n, 8) * k floats.
 KERNEL(gemm_batched, a, lda, a_outer, a_inner, b, step_k, step_n, b_outer, b_inner, c, ldc, c_outer, c_inner, inner, m,
        n, k, bias, activation, low, high) {
+    const word across = div_up(a->n, PIECE_COLUMNS);
     const float *packed = 0;
-    for (word i = begin; i < end; i++) {
-        word o = i / a->inner, j = i % a->inner;
-        const float *b = F32(a->b) + o * a->b_outer + j * a->b_inner;
+    while (begin < end) {
+        const word i = begin / across, first = begin % across, last = min_word(across, first + end - begin);
+        const word o = i / a->inner, j = i % a->inner, n = first * PIECE_COLUMNS;
+        const word width = min_word(a->n, last * PIECE_COLUMNS) - n;
+        const float *b = F32(a->b) + o * a->b_outer + j * a->b_inner + n * a->step_n;
         if (b != packed) {
-            pack_panels(b, a->k, a->n, a->step_k, a->step_n, (float *)scratch);
-            packed = b;
+            pack_panels(b, a->k, width, a->step_k, a->step_n, (float *)scratch);
+            packed = width == a->n ? b : 0;
         }
         Product p = {
             .a = F32(a->a) + o * a->a_outer + j * a->a_inner, .lda = a->lda, .b = (const float *)scratch,
-            .c = F32(a->c) + o * a->c_outer + j * a->c_inner, .ldc = a->ldc, .columns = a->n, .depth = a->k,
-            .bias = F32(a->bias), .activation = (int)a->activation, .low = as_f32(a->low), .high = as_f32(a->high),
+            .c = F32(a->c) + o * a->c_outer + j * a->c_inner + n, .ldc = a->ldc, .columns = width, .depth = a->k,
+            .bias = a->bias ? F32(a->bias) + n : 0, .activation = (int)a->activation, .low = as_f32(a->low),
+            .high = as_f32(a->high),
         };
-        multiply(&p, 0, a->m, 0, a->n);
+        multiply(&p, 0, a->m, 0, width);
+        begin += last - first;
     }
 }

@@ -282,9 +282,6 @@ void block_multiply(const Block *block, word rows, const int8_t *panels, const C
 // (int32) and bias (float32), one value per column, may be absent (0). Units: pieces.gemm. Scratch: pieces.int8_scratch.
 KERNEL(gemm_int8, a, type, lda, a_zero, b, columns, c, ldc, m, n, k, c_type, a_scale, b_scale, b_scales, bias, addend,
        c_zero, activation, low, high) {
-    word by_rows = a->m >= MANY_ROWS;
-    word m0 = by_rows ? begin * PIECE_ROWS : 0, m1 = by_rows ? min_word(end * PIECE_ROWS, a->m) : a->m;
-    word n0 = by_rows ? 0 : begin * PIECE_COLUMNS, n1 = by_rows ? a->n : min_word(end * PIECE_COLUMNS, a->n);
     const Result result = {
         .c = a->c, .ldc = a->ldc, .type = a->c_type, .a_scale = F32(a->a_scale), .scale = F32(a->b_scale),
         .scale_step = a->b_scales > 1, .bias = F32(a->bias), .addend = PTR(const int32_t, a->addend),
@@ -293,15 +290,18 @@ KERNEL(gemm_int8, a, type, lda, a_zero, b, columns, c, ldc, m, n, k, c_type, a_s
     };
     const Columns *columns = PTR(const Columns, a->columns);
     const Block block = block_of(scratch, a->k, a->type, a->a_zero);
-    const unsigned formats = formats_of(columns, n0, n1);
-    for (word m = m0; m < m1; m += INT8_BLOCK) {
-        word rows = min_word(INT8_BLOCK, m1 - m);
-        for (word i = 0; i < rows; i += QUARTET) {
-            const uint8_t *four[QUARTET];
-            for (word r = 0; r < QUARTET; r++)
-                four[r] = PTR(const uint8_t, a->a) + (m + min_word(i + r, rows - 1)) * a->lda;
-            block_fill(&block, i, four, formats);
+    while (begin < end) {
+        const Piece p = next_piece(a->m, a->n, &begin, end);
+        const unsigned formats = formats_of(columns, p.n0, p.n1);
+        for (word m = p.m0; m < p.m1; m += INT8_BLOCK) {
+            word rows = min_word(INT8_BLOCK, p.m1 - m);
+            for (word i = 0; i < rows; i += QUARTET) {
+                const uint8_t *four[QUARTET];
+                for (word r = 0; r < QUARTET; r++)
+                    four[r] = PTR(const uint8_t, a->a) + (m + min_word(i + r, rows - 1)) * a->lda;
+                block_fill(&block, i, four, formats);
+            }
+            block_multiply(&block, rows, PTR(const int8_t, a->b), columns, &result, m, p.n0, p.n1);
         }
-        block_multiply(&block, rows, PTR(const int8_t, a->b), columns, &result, m, n0, n1);
     }
 }

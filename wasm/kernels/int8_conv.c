@@ -20,7 +20,7 @@ INLINE void fill_bytes(uint8_t *to, uint8_t value, word count) {
 // pack_b_int8: a matrix [taps][c] x [oc] for each group. y is int32 (sums + addend), float32 (activation of these times
 // `scale` plus bias), int8 or uint8 (these times `scale`, rounded, plus the zero point at `y_zero`, saturated).
 // `scales` is 1 or groups * oc, addend (int32) and bias (float32) have groups * oc elements or are 0.
-// Scratch: pieces.int8_scratch(taps * c). Units: groups * pieces(batch * oh * ow, oc).
+// Scratch: pieces.int8_scratch(taps * c). Units: groups * count_pieces(batch * oh * ow, oc).
 KERNEL_ARGUMENTS(conv_int8, x, type, x_step, x_zero, panels, columns, y, y_step, y_type, scale, scales, addend, y_zero,
                  bias, activation, low, high, batch, h, w, c, oh, ow, oc, groups, kh, kw, stride_h, stride_w, pad_top,
                  pad_left, dilation_h, dilation_w)
@@ -55,17 +55,15 @@ static void gather(const conv_int8_args *a, const uint8_t *x, word m, uint8_t ze
 
 KERNEL_BODY(conv_int8) {
     const word pixels = a->batch * a->oh * a->ow, depth = a->kh * a->kw * a->c, per_group = div_up(a->oc, PANEL);
-    const int by_rows = pixels >= MANY_ROWS;
-    const word pieces = by_rows ? div_up(pixels, PIECE_ROWS) : div_up(a->oc, PIECE_COLUMNS);
+    const word pieces = count_pieces(pixels, a->oc);
     const word row = ROUND_UP(depth, 16) + 32;
     const int whole = a->kh * a->kw == 1 && a->stride_h == 1 && a->stride_w == 1 && !a->pad_top && !a->pad_left &&
                       a->oh == a->h && a->ow == a->w;
     const Block block = block_of(scratch, depth, a->type, a->x_zero);
     while (begin < end) {
-        const word group = begin / pieces, first = begin % pieces, last = min_word(pieces, first + end - begin);
-        const word m0 = by_rows ? first * PIECE_ROWS : 0, m1 = by_rows ? min_word(pixels, last * PIECE_ROWS) : pixels;
-        const word n0 = by_rows ? 0 : first * PIECE_COLUMNS;
-        const word n1 = by_rows ? a->oc : min_word(a->oc, last * PIECE_COLUMNS);
+        const word group = begin / pieces, before = group * pieces;
+        word first = begin - before;
+        const Piece p = next_piece(pixels, a->oc, &first, min_word(pieces, end - before));
         const int8_t *panels = PTR(const int8_t, a->panels) + group * per_group * PANEL_BYTES(depth);
         const Columns *columns = PTR(const Columns, a->columns) + group * per_group;
         const uint8_t *x = PTR(const uint8_t, a->x) + group * a->c;
@@ -77,9 +75,9 @@ KERNEL_BODY(conv_int8) {
             .zero = of_bytes(a->y_type) ? zero_at(a->y_type, a->y_zero) : 0, .activation = (int)a->activation,
             .low = as_f32(a->low), .high = as_f32(a->high),
         };
-        const unsigned formats = formats_of(columns, n0, n1);
-        for (word m = m0; m < m1; m += INT8_BLOCK) {
-            const word rows = min_word(INT8_BLOCK, m1 - m);
+        const unsigned formats = formats_of(columns, p.n0, p.n1);
+        for (word m = p.m0; m < p.m1; m += INT8_BLOCK) {
+            const word rows = min_word(INT8_BLOCK, p.m1 - m);
             for (word i = 0; i < rows; i += QUARTET) {
                 const uint8_t *four[QUARTET];
                 for (word r = 0; r < QUARTET; r++) {
@@ -89,9 +87,9 @@ KERNEL_BODY(conv_int8) {
                 }
                 block_fill(&block, i, four, formats);
             }
-            block_multiply(&block, rows, panels, columns, &result, m, n0, n1);
+            block_multiply(&block, rows, panels, columns, &result, m, p.n0, p.n1);
         }
-        begin += last - first;
+        begin = before + first;
     }
 }
 

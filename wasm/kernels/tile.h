@@ -24,10 +24,31 @@
 #endif
 #define TILE_COLUMNS (TILE_PANELS * PANEL)
 
-// The pieces of a product or a convolution: 12 rows where there are many, else 16 columns (pieces.py says the same).
-#define PIECE_ROWS 12
+// The pieces (units) of a product or a convolution of `rows` x `columns`: blocks of 16 columns and of up to 96 rows, of
+// fewer where there are few columns; row of blocks after row of blocks (pieces.py says the same).
 #define PIECE_COLUMNS 16
-#define MANY_ROWS 96
+INLINE word piece_rows(word rows, word columns) {
+    const word most = min_word(96, 12 * div_up(columns, PIECE_COLUMNS));
+    return div_up(div_up(rows, div_up(rows, most)), 12) * 12;
+}
+INLINE word count_pieces(word rows, word columns) {
+    return div_up(rows, piece_rows(rows, columns)) * div_up(columns, PIECE_COLUMNS);
+}
+
+// Rows [m0, m1) and columns [n0, n1).
+typedef struct {
+    word m0, m1, n0, n1;
+} Piece;
+
+// As many of the pieces [*begin, end) as make one block, from *begin on, which moves behind them.
+INLINE Piece next_piece(word rows, word columns, word *begin, word end) {
+    const word across = div_up(columns, PIECE_COLUMNS), height = piece_rows(rows, columns);
+    const word down = *begin / across, first = *begin % across, count = end - *begin;
+    const word lines = first ? 1 : max_word(1, count / across), last = min_word(across, first + count);
+    *begin += lines * (last - first);
+    return (Piece){down * height, min_word(rows, (down + lines) * height), first * PIECE_COLUMNS,
+                   min_word(columns, last * PIECE_COLUMNS)};
+}
 
 // How many rows the next tile takes where `left` are left: the last ones are of about the same height, for low tiles are
 // slower per row.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 PANEL = 8
-PIECE_ROWS = 12
 PIECE_COLUMNS = 16
-MANY_ROWS = 96
 
 
 def panels(n: int) -> int:
@@ -19,8 +17,18 @@ def packed_size(k: int, n: int) -> int:
 
 
 def gemm(m: int, n: int) -> int:
-    """Units of `gemm` with m rows and n columns."""
-    return -(-m // PIECE_ROWS) if m >= MANY_ROWS else -(-n // PIECE_COLUMNS)
+    """Units of `gemm` with m rows and n columns (tile.h)."""
+    across = -(-n // PIECE_COLUMNS)
+    if not m or not across:
+        return 0
+    down = -(-m // min(96, 12 * across))
+    rows = -(-(-(-m // down)) // 12) * 12
+    return -(-m // rows) * across
+
+
+def gemm_batched(n: int) -> int:
+    """Units of `gemm_batched` for each matrix of n columns."""
+    return -(-n // PIECE_COLUMNS)
 
 
 def conv(pixels: int, channels: int, groups: int = 1) -> int:

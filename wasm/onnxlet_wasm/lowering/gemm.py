@@ -191,11 +191,13 @@ def emit_product(c: Compiler, p: Product, bias: Place = 0, residual: Place = 0) 
             s.insert(0, 0)
     b = c.input(1)
     step_k, step_n = (1, p.k) if p.transpose_b else (p.n, 1)
-    units = lengths[-2] * lengths[-1]
+    stack = lengths[-2] * lengths[-1]
+    units = stack * pieces.gemm_batched(p.n)
     for index in np.ndindex(*lengths[:-2]):
         at = [4 * sum(i * s for i, s in zip(index, t, strict=False)) for t in (a_steps, b_steps, c_steps)]
         c.emit(
-            "gemm_batched", units=units, grain=grain(1, p.m * p.n * p.k), scratch=pieces.packed_size(p.k, p.n),
+            "gemm_batched", units=units, grain=grain(units, stack * max(p.m, MOVED) * p.n * p.k),
+            scratch=pieces.packed_size(p.k, p.n),
             a=a + at[0], lda=lda, a_outer=a_steps[-2], a_inner=a_steps[-1],
             b=b + at[1], step_k=step_k, step_n=step_n, b_outer=b_steps[-2], b_inner=b_steps[-1],
             c=y + at[2], ldc=p.n, c_outer=c_steps[-2], c_inner=c_steps[-1], inner=lengths[-1],

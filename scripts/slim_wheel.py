@@ -3,7 +3,8 @@
 In a slim wheel comments are blank, and so are docstrings and the annotations of functions and in them, except in
 `onnxlet`'s own modules at the top, which users call and may ask for `help`; the annotations of operators' attributes
 are read, and stay. Lines stay where they were: a traceback names the line of the source. That is worth a fifth of the
-wheel. `short_names` goes on from there. JavaScript loses its comments too, and the description of the wheel the README.
+wheel. `short_names` goes on from there. JavaScript loses its comments too, the description of the wheel the README, and
+the command line's tools are left out.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from typing import TypeGuard
 DATE = (2020, 2, 2, 0, 0, 0)
 """Of every entry: the same wheel from the same sources, byte for byte."""
 COMMENT = re.compile(r"^ *(//.*|/\*(?:[^*]|\*(?!/))*\*/ *)$", re.MULTILINE)
+DESKTOP = re.compile(r"^onnxlet/tools/|\.dist-info/entry_points\.txt$")
+"""The command line, which pages have no use for."""
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def slim(wheel: Path) -> None:
     """Make the modules and scripts of a wheel slim, in place, and leave the README out of what describes it."""
-    contents = read(wheel)
+    contents = {name: content for name, content in read(wheel).items() if not DESKTOP.search(name)}
     for name, content in contents.items():
         if name.endswith(".py"):
             documented = str(PurePosixPath(name).parent) == "onnxlet"

@@ -30,6 +30,14 @@ def hardware_provider(gpu_provider: WebGpuProvider) -> Iterator[WebGpuProvider]:
 
 
 @pytest.fixture(scope="session")
+def plain_provider(gpu_provider: WebGpuProvider) -> Iterator[WebGpuProvider]:
+    """The same without anything that adapters need not have: subgroups, f16, products of packed integers."""
+    provider = create({"software": False, "subgroups": False, "half": False, "dots": False})
+    yield provider
+    provider.close()
+
+
+@pytest.fixture(scope="session")
 def modest_provider(gpu_provider: WebGpuProvider) -> Iterator[WebGpuProvider]:
     """The same, with hardly more than WebGPU guarantees: 4 buffers to a shader, 7 workgroups in a row."""
     provider = create({"max_bindings": 4, "max_groups": 7, "max_invocations": 64, "max_shared_bytes": 1024})

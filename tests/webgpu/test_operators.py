@@ -9,7 +9,7 @@ from onnxlet.graph.ir import Node, TensorType
 from onnxlet.providers.base import Step
 from onnxlet_webgpu.lowering import registered
 from onnxlet_webgpu.provider import WebGpuProvider
-from tests.webgpu import attention_cases, cases, more_cases, quantized_cases, type_cases
+from tests.webgpu import attention_cases, cases, more_cases, product_cases, quantized_cases, type_cases
 from tests.webgpu.cases import Case, check, expected, in_half, random, segment_of, step_of
 
 FAMILIES = {
@@ -18,6 +18,7 @@ FAMILIES = {
     **more_cases.FAMILIES,
     **attention_cases.FAMILIES,
     **quantized_cases.FAMILIES,
+    **product_cases.FAMILIES,
 }
 CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases()]
 
@@ -29,7 +30,7 @@ async def test_like_numpy(gpu_provider: WebGpuProvider, family: str, case: Case)
 
 WITH_SHARED_MEMORY = [
     "matmul", "conv", "reduction", "rows", "norms", "losses", "attention", "heads", "grouped heads", "known weights",
-    "known products", "recurrent",
+    "known products", "recurrent", "one row", "long sums",
 ]  # fmt: skip
 """Families whose kernels differ between software adapters and real GPUs."""
 
@@ -38,6 +39,12 @@ WITH_SHARED_MEMORY = [
 async def test_kernels_for_real_gpus(hardware_provider: WebGpuProvider, family: str):
     for case in FAMILIES[family]():
         await check(hardware_provider, case)
+
+
+@pytest.mark.parametrize("family", WITH_SHARED_MEMORY)
+async def test_without_features(plain_provider: WebGpuProvider, family: str):
+    for case in FAMILIES[family]():
+        await check(plain_provider, case)
 
 
 @pytest.mark.parametrize("family", cases.FAMILIES)

@@ -37,6 +37,9 @@ LIMITS = {
 }
 """Fields of `Target` and the limits, in wgpu's spelling, that they are read from."""
 
+FEATURES = {"subgroups": "subgroup", "half": "shader-f16"}
+"""Fields of `Target` and the features, in wgpu's spelling, that devices are asked for where adapters have them."""
+
 
 def wgpu_module() -> Any:
     """wgpu's API: the `wgpu` package, or the part of it that this package brings for browsers."""
@@ -120,7 +123,7 @@ class Device:
         self.storage = int(usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
         self.staging = int(usage.MAP_READ | usage.COPY_DST)
         self._compute = int(module.ShaderStage.COMPUTE)
-        self.target = _target(adapter, handle, forced)
+        self.target = _target(module, adapter, handle, forced)
         self._pipelines: dict[str, Pipeline] = {}
         self._layouts: dict[int, tuple[Any, Any]] = {}
         self._allocations: list[Any] = []
@@ -345,7 +348,7 @@ def _shader_error(text: str, error: Exception) -> ProviderError:
     return ProviderError(f"the shader of {_title(text)} was refused by the GPU's compiler: {error}")
 
 
-def _target(adapter: Any, handle: Any, forced: Mapping[str, Any]) -> Target:
+def _target(module: Any, adapter: Any, handle: Any, forced: Mapping[str, Any]) -> Target:
     """What lowering may use: the device's limits, or lower ones where the caller forces them."""
     limits: dict[str, Any] = {}
     for name, key in LIMITS.items():
@@ -353,7 +356,11 @@ def _target(adapter: Any, handle: Any, forced: Mapping[str, Any]) -> Target:
         limits[name] = min(value, int(forced.get(name, value)))
     limits["max_binding_bytes"] = limits["max_binding_bytes"] // 4 * 4
     software = bool(forced.get("software", is_software(dict(adapter.info))))
-    return Target(software=software, **limits)
+    has = {name: feature in handle.features for name, feature in FEATURES.items()}
+    # wgpu translates WGSL itself, and knows these functions.
+    has["dots"] = not IN_BROWSER or "packed_4x8_integer_dot_product" in module.gpu.wgsl_language_features
+    features = {name: there and bool(forced.get(name, True)) for name, there in has.items()}
+    return Target(software=software, **features, **limits)
 
 
 def is_software(info: Mapping[str, Any]) -> bool:
@@ -385,15 +392,16 @@ async def request_device(options: Mapping[str, Any]) -> Device:
     except Exception as error:
         raise ProviderError(no_adapter(error)) from error
     limits = {key: adapter.limits[key] for key in LIMITS.values() if key in adapter.limits}
+    features = [name for name in FEATURES.values() if name in adapter.features]
     if IN_BROWSER:
         limits |= {
             key: adapter.limits[key]
             for key in (f"max-compute-workgroup-size-{axis}" for axis in "xyz")
             if key in adapter.limits
         }
-        handle = await adapter.request_device_async(required_limits=limits)
+        handle = await adapter.request_device_async(required_features=features, required_limits=limits)
     else:
-        handle = adapter.request_device_sync(required_limits=limits)
+        handle = adapter.request_device_sync(required_features=features, required_limits=limits)
     return Device(module, adapter, handle, options)
 
 

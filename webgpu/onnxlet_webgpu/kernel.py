@@ -8,6 +8,7 @@ alone is a kernel with an empty body and one map.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -21,6 +22,12 @@ CHAIN = "\0chain"
 
 WORKGROUP = 64
 """Invocations in a workgroup of a flat kernel (one invocation per output element)."""
+
+SUBGROUP = "subgroup_lanes"
+"""What a shader that uses subgroups calls their size."""
+
+ENABLE_SUBGROUPS = ["enable subgroups;"] if sys.platform == "emscripten" else []
+"""wgpu's own compiler has them without being asked, and does not know the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +123,11 @@ class Kernel:
             access = "read_write" if b.name == "y" else "read"
             lines.append(f"@group(0) @binding({number}) var<storage, {access}> {b.name}: array<{b.element}>;")
         code = "\n".join(part for part in (self.declarations, self._store(names), self._main()) if part)
+        if SUBGROUP in code:
+            lines[1:1] = ENABLE_SUBGROUPS
+            code = f"var<private> {SUBGROUP}: u32;\n{code}"
+        if any("f16" in b.element for b in bindings):
+            lines.insert(1, "enable f16;")
         return "\n".join([*lines, *helpers_used(code), code]) + "\n", bindings
 
     def _store(self, names: dict[tuple[str, str], str]) -> str:
@@ -143,12 +155,14 @@ class Kernel:
 
     def _main(self) -> str:
         x, y, z = self.workgroup
+        body, more = self.body.strip("\n"), ""
+        if SUBGROUP in self.declarations:
+            body, more = f"{SUBGROUP} = lanes;\n{body}", ", @builtin(subgroup_size) lanes: u32"
         return (
             f"@compute @workgroup_size({x}, {y}, {z})\n"
             "fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(workgroup_id) wid: vec3<u32>,\n"
-            "        @builtin(local_invocation_index) lane: u32, @builtin(num_workgroups) groups: vec3<u32>) {\n"
-            + "\n".join("    " + line if line else line for line in self.body.strip("\n").split("\n"))
-            + "\n}"
+            "        @builtin(local_invocation_index) lane: u32, @builtin(num_workgroups) groups: vec3<u32>"
+            f"{more}) {{\n" + "\n".join("    " + line if line else line for line in body.split("\n")) + "\n}"
         )
 
 

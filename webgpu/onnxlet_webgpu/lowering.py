@@ -60,6 +60,11 @@ class Target:
     max_groups: int = 65535
     max_invocations: int = 256
     max_shared_bytes: int = 16384
+    subgroups: bool = False
+    half: bool = False
+    """Whether shaders have f16."""
+    dots: bool = False
+    """Whether they have `dot4I8Packed`."""
 
     @property
     def flat_groups(self) -> int:

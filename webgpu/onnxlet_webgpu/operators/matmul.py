@@ -1,11 +1,12 @@
 """Matrix products: MatMul, Gemm, and the kernels that convolutions share.
 
-Three shaders compute the same product; the device decides which.
+Three shaders compute the same product; the device decides which. Long sums for few results are cut into pieces, which
+are computed side by side and added up in order.
 
 * `registers`: an invocation keeps a block of rows and columns in registers and reads both operands directly. No
   workgroup barriers: the fastest on software adapters, and for small products everywhere.
 * `tiled`: a workgroup of 16 × 16 invocations stages 64 × 64 tiles in shared memory. For real GPUs.
-* `vector`: one row: the workgroup splits the sum among its invocations. For real GPUs.
+* `vector`: one row: the invocations of a workgroup share the sum out. For real GPUs.
 """
 
 from __future__ import annotations
@@ -18,82 +19,67 @@ from typing import Any
 import numpy as np
 
 from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups, grid, single_body, single_groups
-from ..lowering import INTERNAL, MICROSOFT, Lowering, Tensor, lowering
+from ..lowering import INTERNAL, MICROSOFT, Lowering, Target, Tensor, lowering
 from ..wgsl import broadcast_strides, index_expression, literal
 from .activations import apply_activation
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """How an operand of a product lies in its buffer: element (row, column) of matrix `batch` is at
-    ``base + row * row_stride + column * column_stride``, where `base` is WGSL text of `batch`.
-
-    `aligned` says whether the base is always a multiple of four.
-    """
-
-    value: str
-    count: int
-    row_stride: int
-    column_stride: int
-    base: str = "0u"
-    aligned: bool = True
-
-    def vectorised(self, along: int) -> bool:
-        """Whether four neighbours along rows (0) or columns (1) can be read as one vec4."""
-        other, own = (self.column_stride, self.row_stride) if along == 0 else (self.row_stride, self.column_stride)
-        return own == 1 and other % 4 == 0 and self.count % 4 == 0 and self.aligned
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """Products of `m` × `k` with `k` × `n` matrices, written row-major one after another: `batch` of them, or, where
-    that is `None`, a single one."""
-
-    a: Matrix
-    b: Matrix
-    m: int
-    n: int
-    k: int
-    batch: int | None = None
-
-    # The number of rows of a single product, and of products in a batch, are not numbers in the shaders' text: they
-    # follow from the size of the output, so that other sizes share the shader.
-
-    @property
-    def height(self) -> str:
-        """Text of the number of rows."""
-        return f"{self.m}u" if self.batch is not None else f"(arrayLength(&y) / {self.n}u)"
-
-    def within(self, count: int) -> str:
-        """Text that takes the remainder by a number of blocks of one matrix; nothing if there is one matrix only."""
-        return f" % {count}u" if self.batch is not None else ""
-
-    def quotient(self, index: str, count: int) -> str:
-        """Text of the number of the matrix that a block belongs to."""
-        return f"{index} / {count}u" if self.batch is not None else "0u"
-
-    def blocks(self, rows: int, columns: int) -> str:
-        """Text of the number of blocks of `rows` by `columns` in all the matrices."""
-        across = -(-self.n // columns)
-        if self.batch is not None:
-            return f"arrayLength(&y) / {self.m * self.n}u * {-(-self.m // rows) * across}u"
-        return f"({self.height} + {rows - 1}u) / {rows}u * {across}u"
+from .product import Matrix, Product
+from .vector import vector_kernel
 
 
 def emit_product(n: Lowering, p: Product, out: Tensor, title: str) -> None:
-    """Add the kernel for a product, the variant that suits the device and the sizes."""
-    t = n.target
-    if t.software or p.m * p.n < 64 * 16 or t.max_invocations < 256 or t.max_shared_bytes < TILED_BYTES:
-        if not t.software and p.m == 1 and p.k >= 64 and t.max_invocations >= 64:
-            n.emit(vector_kernel(p, out, title, t.max_groups))
-        else:
-            n.emit(registers_kernel(p, out, title, t.max_groups))
-    else:
-        n.emit(tiled_kernel(p, out, title, t.max_groups, matrix_load("a", p.a), matrix_load("b", p.b), bindings(p)))
+    """Add the kernels for a product, the variant that suits the device and the sizes."""
+    pieces = _pieces(p, n.target)
+    if pieces == 1 or p.m * p.n * (p.batch or 1) * pieces * 4 > n.most_bytes:
+        n.emit(_kernel(p, out, title, n.target))
+        return
+    depth, area, batch = p.k // pieces, p.m * p.n, p.batch or 1
+    parts = n.temporary(f"pieces {len(n.kernels)}", (batch * pieces, p.m, p.n))
+    batched = p.batch is not None
+    a = p.a.part(pieces, depth * p.a.column_stride, batched)
+    b = p.b.part(pieces, depth * p.b.row_stride, batched)
+    n.emit(_kernel(Product(a, b, p.m, p.n, depth, batch * pieces), parts, f"{title} in {pieces} pieces", n.target))
+    place = f"i / {area}u * {area * pieces}u + i % {area}u" if batched else "i"
+    lines = [
+        f"let first = {place};",
+        "var total = x[first];",
+        f"for (var s = 1u; s < {pieces}u; s++) {{ total += x[first + s * {area}u]; }}",
+        "store(i, total);",
+    ]
+    n.emit_flat(f"{title} sum of {pieces} pieces of {area}", [parts.binding("x")], "\n".join(lines), out)
 
 
-def bindings(p: Product) -> list[Binding]:
-    return [Binding("a", p.a.value, "f32", p.a.count), Binding("b", p.b.value, "f32", p.b.count)]
+def _variant(p: Product, t: Target) -> str:
+    if t.software or t.max_invocations < 64:
+        return "registers"
+    if p.m == 1 and p.k >= 64:
+        return "vector"
+    if p.m * p.n < 64 * 16 or t.max_invocations < 256 or t.max_shared_bytes < TILED_BYTES:
+        return "registers"
+    return "tiled"
+
+
+def _kernel(p: Product, out: Tensor, title: str, t: Target) -> Kernel:
+    variant = _variant(p, t)
+    if variant == "vector":
+        return vector_kernel(p, out, title, t)
+    if variant == "registers":
+        return registers_kernel(p, out, title, t.max_groups)
+    loads = matrix_load("a", p.a), matrix_load("b", p.b)
+    return tiled_kernel(p, out, title, t.max_groups, *loads, [p.a.binding("a"), p.b.binding("b")])
+
+
+def _pieces(p: Product, t: Target) -> int:
+    """Into how many pieces the sums are cut, so that a few long ones keep the device busy: 1 for no pieces."""
+    variant = _variant(p, t)
+    rows, columns, enough = {"registers": (8, 8, 128), "vector": (1, 16, 64), "tiled": (TILE, TILE, 64)}[variant]
+    blocks = -(-p.m // rows) * -(-p.n // columns) * (p.batch or 1)
+    step = 4 if p.k % 4 == 0 else 1
+    most = min(enough // blocks, p.k // SHORTEST)
+    return next((s for s in range(most, 1, -1) if p.k % (s * step) == 0), 1)
+
+
+SHORTEST = 512
+"""Sums are not cut into shorter ones than this."""
 
 
 def _place(base: str, *terms: tuple[str, int]) -> str:
@@ -153,10 +139,7 @@ def registers_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
     place = f"(batch * {p.height} + row + r) * {p.n}u + column + c"
     lines += shifted_stores("c", rows, f"{p.height} - row", columns, f"{p.n}u - column", place)
     count = (p.batch or 1) * row_blocks * column_blocks
-    reads = [
-        Binding("a", p.a.value, "vec4<f32>" if a_vector else "f32", p.a.count // (4 if a_vector else 1)),
-        Binding("b", p.b.value, "vec4<f32>" if b_vector else "f32", p.b.count // (4 if b_vector else 1)),
-    ]
+    reads = [p.a.binding("a", a_vector), p.b.binding("b", b_vector)]
     body = single_body("\n".join(lines), p.blocks(rows, columns))
     return Kernel(title + " in registers", reads, out.value, out.shape, "f32", body, single_groups(count, limit))
 
@@ -259,33 +242,6 @@ for (var r = 0u; r < 4u; r++) {{
     return Kernel(
         title + " in tiles", list(reads), out.value, out.shape, "f32", body, groups, (256, 1, 1), declarations
     )
-
-
-def vector_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
-    """One row times a matrix: 8 columns by 8 slices of the sum in a workgroup."""
-    column_groups = -(-p.n // 8)
-    body = f"""
-let group = wid.x + wid.y * groups.x;
-if (group >= arrayLength(&y) / {p.n}u * {column_groups}u) {{ return; }}
-let batch = group / {column_groups}u;
-let column = group % {column_groups}u * 8u + lane % 8u;
-var total = 0.0;
-if (column < {p.n}u) {{
-    for (var k = lane / 8u; k < {p.k}u; k += 8u) {{
-        total += load_a(batch, 0u, k) * load_b(batch, k, column);
-    }}
-}}
-partial[lane] = total;
-workgroupBarrier();
-if (lane < 8u && column < {p.n}u) {{
-    var sum = 0.0;
-    for (var s = 0u; s < 8u; s++) {{ sum += partial[lane + s * 8u]; }}
-    store(batch * {p.n}u + column, sum);
-}}
-"""
-    declarations = "\n".join([matrix_load("a", p.a), matrix_load("b", p.b), "var<workgroup> partial: array<f32, 64>;"])
-    groups = grid((p.batch or 1) * column_groups, limit)
-    return Kernel(title + " one row", bindings(p), out.value, out.shape, "f32", body, groups, (64, 1, 1), declarations)
 
 
 def padded_columns(matrix: np.ndarray) -> np.ndarray:

@@ -10,33 +10,21 @@ from math import prod
 
 import numpy as np
 
+from ..combining import combining
 from ..kernel import WORKGROUP, Binding, Kernel, Operand, grid, single_body, single_groups
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from ..storage import type_name
 from ..wgsl import literal
 from .reduction import emit_reduction
 
-ROW_FUNCTIONS = f"""var<workgroup> shared_values: array<f32, {WORKGROUP}>;
-fn row_sum(value: f32, lane: u32) -> f32 {{
-    workgroupBarrier();
-    shared_values[lane] = value;
-    workgroupBarrier();
-    for (var half = {WORKGROUP // 2}u; half > 0u; half = half / 2u) {{
-        if (lane < half) {{ shared_values[lane] += shared_values[lane + half]; }}
-        workgroupBarrier();
-    }}
-    return shared_values[0];
-}}
-fn row_max(value: f32, lane: u32) -> f32 {{
-    workgroupBarrier();
-    shared_values[lane] = value;
-    workgroupBarrier();
-    for (var half = {WORKGROUP // 2}u; half > 0u; half = half / 2u) {{
-        if (lane < half) {{ shared_values[lane] = max_nan(shared_values[lane], shared_values[lane + half]); }}
-        workgroupBarrier();
-    }}
-    return shared_values[0];
-}}"""
+
+def row_functions(subgroups: bool) -> str:
+    """WGSL functions that combine what the invocations of a workgroup have found."""
+    return "\n".join(
+        combining(name, "f32", combine, subgroups)
+        for name, combine in (("row_sum", "{a} + {b}"), ("row_max", "max_nan({a}, {b})"))
+    )
+
 
 ALONE_FUNCTIONS = """fn row_sum(value: f32, lane: u32) -> f32 { return value; }
 fn row_max(value: f32, lane: u32) -> f32 { return value; }"""
@@ -66,7 +54,7 @@ def emit_rows(
         groups = single_groups(rows, n.target.max_groups)
     n.emit(
         Kernel(title, reads, out.value, out.shape, "f32", body, groups,
-               declarations=ROW_FUNCTIONS if wide else ALONE_FUNCTIONS)
+               declarations=row_functions(n.target.subgroups) if wide else ALONE_FUNCTIONS)
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from ..combining import combining
 from ..kernel import WORKGROUP, Kernel, grid, single_body, single_groups
 from ..lowering import Lowering, Tensor, lowering
 from ..storage import PAIR
@@ -117,7 +118,7 @@ def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[in
         ]
         if wide:
             body.append(f"{variable} = gather{number}({variable}, lane);")
-            declarations += _gather(number, x.element, combine)
+            declarations += combining(f"gather{number}", x.element, combine, n.target.subgroups) + "\n"
         if variable == "highest":
             # Where the highest is infinite or NaN, x - highest would be NaN for it too.
             body.append("let shift = select(highest, 0.0, is_inf(highest));")
@@ -135,20 +136,3 @@ def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[in
         Kernel(title, [x.binding("x")], out.value, out.shape, out.element, text, groups,
                declarations=declarations)
     )  # fmt: skip
-
-
-def _gather(number: int, element: str, combine: str) -> str:
-    """A WGSL function that combines one value of every invocation of the workgroup, as a tree."""
-    return f"""var<workgroup> shared{number}: array<{element}, {WORKGROUP}>;
-fn gather{number}(value: {element}, lane: u32) -> {element} {{
-    shared{number}[lane] = value;
-    workgroupBarrier();
-    for (var half = {WORKGROUP // 2}u; half > 0u; half = half / 2u) {{
-        if (lane < half) {{
-            shared{number}[lane] = {combine.format(a=f"shared{number}[lane]", b=f"shared{number}[lane + half]")};
-        }}
-        workgroupBarrier();
-    }}
-    return shared{number}[0];
-}}
-"""

@@ -25,6 +25,7 @@ from .folding import fold_into, foldable, shape_result, too_large
 from .inlining import branch_taken, inlined
 from .numpy_steps import Body, Call, describe
 from .placement import Placement, demote_islands, dependencies_of, order, place, refuse_others
+from .sharing import Sharing
 
 if TYPE_CHECKING:
     from .executor import GraphExecutor
@@ -201,9 +202,10 @@ def make_stage(
     deferred: list[Node] = []
     learnt: set[str] = set()  # outputs of this stage whose types only the run will tell
     looked_at: list[Node] = []
+    sharing = Sharing()
     waiting = deque(nodes)
     while waiting:
-        node = waiting.popleft()
+        node = sharing.read_past(waiting.popleft())
         looked_at.append(node)
         branch = branch_taken(node, values)
         if branch is not None:
@@ -246,6 +248,7 @@ def make_stage(
             {name: values[name] for name in node.inputs if name in values},
         )
         steps.append(step)
+        sharing.add(step)
         placements.append(_placement(step, inputs, found, providers))
         for name, type_ in zip(node.outputs, found, strict=True):
             if not name:
@@ -260,6 +263,12 @@ def make_stage(
             else:
                 known[name] = None
                 learnt.add(name)
+    if sharing.bypassed:
+        dead = sharing.unread(steps, {*outputs, *(name for node in deferred for name in node_reads(node))}, node_reads)
+        for step in dead:
+            rows[step.node] = Row(step.node.label, step.node.operator, "plan", "attention reads what it repeats", -1)
+        placements = [p for p, step in zip(placements, steps, strict=True) if step not in dead]
+        steps = [step for step in steps if step not in dead]
     return _schedule(
         steps,
         placements,

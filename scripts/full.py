@@ -18,10 +18,22 @@ from provision import venv
 from provision.paths import BUILD, REPOSITORY
 
 DOCUMENT = REPOSITORY / "docs" / "full.md"
-TESTS = ("tests/core/test_zoo.py", "tests/conformance/test_node_suite.py", "tests/browser/test_conformance.py")
-BUILDS = ("native-ORT", "native-baseline", "wasm-relaxed", "wasm-plain")
+TESTS = (
+    "tests/core/test_zoo.py",
+    "tests/conformance/test_node_suite.py",
+    "tests/browser/test_conformance.py",
+    "tests/webgpu/test_zoo.py",
+    "tests/webgpu/test_node_suite.py",
+    "tests/browser/test_webgpu_suite.py",
+)
+BUILDS = ("native-ORT", "native-baseline", "wasm-relaxed", "wasm-plain", "webgpu-ORT", "webgpu-page")
 """What the names of the tests of each build contain. A run of pytest for each keeps what is done, come what may."""
-TITLES = {"test_zoo": "Whole models", "test_node_suite": "Single operators", "test_conformance": "Single operators"}
+TITLES = {
+    "test_zoo": "Whole models",
+    "test_node_suite": "Single operators",
+    "test_conformance": "Single operators",
+    "test_webgpu_suite": "Single operators",
+}
 
 HEAD = """# The long combinations
 
@@ -29,7 +41,9 @@ Written by `scripts/test.py --full`: the standard's cases for single operators, 
 every combination of build, optimisation level and threads, through `InferenceSession` with the CPU provider. Work is
 shared with threads here even where a model is too small to be worth it. Natively the kernels are those for this
 processor, and those for any of its kind (`baseline`); in Pyodide, in a worker in headless Chromium, those with relaxed
-SIMD and those without (`plain`). The everyday suite runs a share of the cases in each.
+SIMD and those without (`plain`). Last, the GPU provider first, natively (`webgpu`) and in that worker (`webgpu-page`),
+on adapters made of software, with every operator on the GPU that it has a kernel for. The everyday suite runs a share
+of the cases in each.
 
 Commit {commit}, {date}, {machine}.
 {cases} runs of cases, {failed} failed, {seconds:.0f} s.

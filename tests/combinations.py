@@ -22,6 +22,8 @@ NATIVE = ("native", "native-baseline")
 """Builds of the kernels for this processor, and for any of its kind."""
 BROWSER = ("wasm-relaxed", "wasm-plain")
 """The browser's builds, with relaxed SIMD and without."""
+GPU = ("webgpu", "webgpu-page")
+"""The GPU provider first: natively, and in a page."""
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL")
 THREADS = (1, 2, 4)
 
@@ -42,8 +44,8 @@ class Combination:
         return SessionOptions(graph_optimization_level=level, intra_op_num_threads=self.threads)
 
 
-def combinations(builds: Sequence[str]) -> list[Combination]:
-    return [Combination(*chosen, number) for number, chosen in enumerate(product(builds, LEVELS, THREADS))]
+def combinations(builds: Sequence[str], threads: Sequence[int] = THREADS) -> list[Combination]:
+    return [Combination(*chosen, number) for number, chosen in enumerate(product(builds, LEVELS, threads))]
 
 
 class Campaign:

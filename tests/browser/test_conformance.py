@@ -12,8 +12,8 @@ from tests.browser.harness import Chromium, PyodideHost
 from tests.browser.test_models import REFUSE_RELAXED
 from tests.combinations import BROWSER, Campaign, combinations
 from tests.conformance import model_suites, older, suite, versions
+from tests.core import test_bug_cases as bug_cases
 from tests.core.ops import recording
-from tests.core.test_bug_cases import CASES, FOLDER, expected_values, read
 
 THREADS = """
 import onnxlet
@@ -72,16 +72,7 @@ def test_small_models(host: PyodideHost, kind: str) -> None:
 
 
 def test_bug_cases(host: PyodideHost) -> None:
-    cases = [
-        suite.Case(
-            case["name"],
-            (FOLDER / case["name"] / "model.onnx").read_bytes(),
-            [([read(FOLDER / case["name"], i) for i in case["inputs"]], expected_values(case))],
-            case["rtol"],
-            case["atol"],
-        )
-        for case in CASES
-    ]
+    cases = bug_cases.as_cases()
     failed = repeating.failures(host, cases, "run_session")
     assert not failed, f"{len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import onnxlet
+from tests.conformance.suite import Case
 from tests.conftest import DATA
 
 FOLDER = DATA / "bug_cases"
@@ -32,6 +33,20 @@ def read(folder: Path, described: dict[str, Any]) -> np.ndarray:
 
 def expected_values(case: dict[str, Any]) -> list[np.ndarray]:
     return [CORRECTED.get(case["name"], read(FOLDER / case["name"], o)) for o in case["outputs"]]
+
+
+def as_cases() -> list[Case]:
+    """The models as cases of a suite: inputs and outputs in the order of the model."""
+    return [
+        Case(
+            case["name"],
+            (FOLDER / case["name"] / "model.onnx").read_bytes(),
+            [([read(FOLDER / case["name"], i) for i in case["inputs"]], expected_values(case))],
+            case["rtol"],
+            case["atol"],
+        )
+        for case in CASES
+    ]
 
 
 @pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])

@@ -1,8 +1,8 @@
 """Which of the standard's cases the GPU computes alone, nothing falling back: measured from outside of the provider.
 
-While a case runs, a segment on another provider and a node on NumPy are errors, and the calls of wgpu's
-`dispatch_workgroups` and `copy_buffer_to_buffer` are counted (a Reshape is a copy alone). What the plan has computed
-ahead from shapes is not a fall back.
+While a case runs, a segment on another provider and a node on NumPy are errors, the functions of all operators raise
+but where the plan computes ahead, and dispatches and copies are counted (a Reshape is a copy alone): natively in wgpu,
+in a page in JavaScript. What the plan has computed ahead from shapes is not a fall back.
 
 `python -m tests.webgpu.alone` prints what does not run alone, by operator, and rewrites `left_out.txt`: every case that
 does not, under the reason why.
@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from onnxlet import InferenceSession, providers
-from onnxlet.execution import plan
+from onnxlet import GraphOptimizationLevel, InferenceSession, SessionOptions, providers
+from onnxlet.execution import folding, plan
 from onnxlet.execution.placement import Placement
-from onnxlet.providers.base import Step
+from onnxlet.ops import registry
+from onnxlet.ops.registry import Operator
+from onnxlet.providers.base import Segment, Step
+from onnxlet_wasm.provider import KernelProvider
 from onnxlet_webgpu import provider as webgpu
 from onnxlet_webgpu.provider import WebGpuProvider
 from tests.conformance import suite
@@ -73,24 +76,90 @@ def gpu_first(provider: WebGpuProvider) -> Iterator[None]:
 
 
 @contextmanager
-def nothing_else() -> Iterator[list[str]]:
-    """Whatever the GPU does not compute is an error; gives a list that grows with every dispatch and every copy."""
+def counting() -> Iterator[Counter[str]]:
+    """Calls of "dispatch" and "copy" while this lasts; in a page they are known at its end."""
+    counted = Counter[str]()
+    if sys.platform == "emscripten":
+        from pyodide.code import run_js  # type: ignore[import-not-found]
+
+        counts = run_js(COUNTING)
+        before = {name: getattr(counts, name) for name in ("dispatch", "copy")}
+        try:
+            yield counted
+        finally:
+            counted.update({name: getattr(counts, name) - n for name, n in before.items()})
+        return
     from wgpu.backends.wgpu_native import GPUCommandEncoder, GPUComputePassEncoder
 
-    dispatch, copy, place = (
-        GPUComputePassEncoder.dispatch_workgroups,
-        GPUCommandEncoder.copy_buffer_to_buffer,
-        plan.place,
-    )
-    counted: list[str] = []
+    def counted_as(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            counted[name] += 1
+            return function(*given)
 
-    def dispatching(self: Any, *groups: int) -> None:
-        counted.append("dispatch")
-        dispatch(self, *groups)
+        return call
 
-    def copying(self: Any, *given: Any) -> None:
-        counted.append("copy")
-        copy(self, *given)
+    dispatch, copy = GPUComputePassEncoder.dispatch_workgroups, GPUCommandEncoder.copy_buffer_to_buffer
+    with (
+        patch.object(GPUComputePassEncoder, "dispatch_workgroups", counted_as("dispatch", dispatch)),
+        patch.object(GPUCommandEncoder, "copy_buffer_to_buffer", counted_as("copy", copy)),
+    ):
+        yield counted
+
+
+COUNTING = """
+globalThis.gpuCalls ??= (() => {
+  const counts = { dispatch: 0, copy: 0 };
+  const count = (prototype, name, key) => {
+    const original = prototype[name];
+    prototype[name] = function (...given) { counts[key]++; return original.apply(this, given); };
+  };
+  count(GPUComputePassEncoder.prototype, "dispatchWorkgroups", "dispatch");
+  count(GPUCommandEncoder.prototype, "copyBufferToBuffer", "copy");
+  return counts;
+})();
+"""
+
+
+@contextmanager
+def broken_cpu() -> Iterator[None]:
+    """The CPU's kernels can't be had, and the NumPy definitions of all operators raise, but where a plan computes ahead
+    what follows from shapes and constants."""
+    depth = 0
+    fold = folding.fold
+
+    def folding_fold(*given: Any) -> Any:
+        nonlocal depth
+        depth += 1
+        try:
+            return fold(*given)
+        finally:
+            depth -= 1
+
+    def breakable(operator: Operator) -> Operator:
+        def call(*given: Any, **keywords: Any) -> Any:
+            if not depth:
+                raise NotAlone(f"{operator.name}: NumPy was asked to compute it")
+            return operator.function(*given, **keywords)
+
+        return replace(operator, function=call)
+
+    def no_kernels(self: Any, segment: Segment) -> Any:
+        raise NotAlone(f"{segment.steps[0].node.operator}: the CPU was asked to compute it")
+
+    registry.registered()  # imports them all
+    broken = {key: [breakable(o) for o in versions] for key, versions in registry._OPERATORS.items()}
+    with (
+        patch.object(KernelProvider, "compile", no_kernels),
+        patch.object(folding, "fold", folding_fold),
+        patch.dict(registry._OPERATORS, broken),
+    ):
+        yield
+
+
+@contextmanager
+def nothing_else() -> Iterator[Counter[str]]:
+    """Whatever the GPU does not compute is an error; gives the numbers of dispatches and copies (see `counting`)."""
+    place = plan.place
 
     def alone(step: Step, candidates: Sequence[Any]) -> Placement:
         found = place(step, candidates)
@@ -102,8 +171,7 @@ def nothing_else() -> Iterator[list[str]]:
         raise NotAlone(f"{step.node.operator}: {_why(step)}")
 
     with (
-        patch.object(GPUComputePassEncoder, "dispatch_workgroups", dispatching),
-        patch.object(GPUCommandEncoder, "copy_buffer_to_buffer", copying),
+        counting() as counted,
         patch.object(plan, "place", alone),
         patch.object(plan, "_interpreted", interpreted),
     ):
@@ -118,8 +186,10 @@ def _why(step: Step) -> str:
     return "the shape of its result depends on data"
 
 
-def run(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
-    with InferenceSession(model, providers=[providers.WEBGPU]) as session:
+def run(model: bytes, inputs: Sequence[Any], level: str = "ORT_ENABLE_ALL") -> Sequence[Any]:
+    """Run a model with the GPU first, after the rewrites of an optimisation level."""
+    options = SessionOptions(graph_optimization_level=GraphOptimizationLevel[level])
+    with InferenceSession(model, options, providers=[providers.WEBGPU]) as session:
         names = [argument.name for argument in session.get_inputs()]
         return session.run(None, dict(zip(names, inputs, strict=True)))
 
@@ -127,11 +197,11 @@ def run(model: bytes, inputs: Sequence[Any]) -> Sequence[Any]:
 def check_alone(case: suite.Case) -> int:
     """Run a case, compare, and return the number of dispatches. Raises `NotAlone`, with the operator and the reason, or
     what `suite.check` raises."""
-    with nothing_else() as counted:
+    with broken_cpu(), nothing_else() as counted:
         suite.check(case, run)
-    if not counted:
+    if not counted.total():
         raise NotAlone("computed ahead")
-    return counted.count("dispatch")
+    return counted["dispatch"]
 
 
 def read_left_out() -> dict[str, str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from onnxlet_webgpu.provider import WebGpuProvider
+from tests.combinations import GPU, Campaign, combinations
 from tests.conformance import suite
 from tests.webgpu import alone
 
@@ -16,6 +19,14 @@ def test_all_cases(gpu_provider: WebGpuProvider):
     with alone.gpu_first(gpu_provider):
         failed = suite.failures(suite.collect(), alone.run)
     assert not failed, f"{len(failed)} cases fail:\n" + "\n".join(failed)
+
+
+@pytest.mark.parametrize("combination", combinations(GPU[:1], threads=[1]), ids=str)
+def test_combinations(gpu_provider: WebGpuProvider, campaign: Campaign) -> None:
+    share = campaign.share(suite.collect())
+    with alone.gpu_first(gpu_provider):
+        failed = suite.failures(share, functools.partial(alone.run, level=campaign.combination.level))
+    campaign.conclude(len(share), failed)
 
 
 def test_cases_without_anything_else(gpu_provider: WebGpuProvider):

@@ -297,3 +297,51 @@ def test_attention_of_opset_23_with_a_short_mask():
     assert operators(made) == ["Transpose", "Attention"]
     seen = np.ones((5, 3), bool)
     agree(made, q=normal(1, 5, 2, 4), k=normal(1, 2, 6, 4), v=normal(1, 2, 6, 4), seen=seen)
+
+
+def channels_first(first: str, second: str, extra: list[onnx.NodeProto] | None = None) -> onnx.ModelProto:
+    """Queries, keys and values of (batch, size, rows), as convolutions make them."""
+    einsum = [node("Einsum", ["q", "k"], ["d"], equation=first), node("Mul", ["d", "root"], ["s"])]
+    order = ["w", "v"] if second.startswith("bij") else ["v", "w"]
+    return model(
+        [*(node("Abs", [f"{n}_in"], [n]) for n in "qkv"), *(extra or []), *einsum, node("Softmax", ["s"], ["w"]),
+         node("Einsum", order, ["y"], equation=second)],
+        [("q_in", FLOAT, ["b", 4, "m"]), ("k_in", FLOAT, ["b", 4, "n"]), ("v_in", FLOAT, ["b", 6, "n"])],
+        [("y", FLOAT, ["b", "i", "j"])], {"root": np.float32(0.5)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("second", ["bij,bdj->bid", "bij,bdj->bdi", "bdj,bij->bdi", "bdj,bij->bid"])
+def test_rows_behind_their_size(second: str):
+    made = channels_first("bci,bcj->bij", second)
+    assert operators(made).count("FusedAttention") == 1
+    assert "Softmax" not in operators(made)
+    agree(made, q_in=normal(2, 4, 5), k_in=normal(2, 4, 7), v_in=normal(2, 6, 7))
+
+
+def test_values_by_transposed_weights():
+    """As autoencoders of pictures have it: V Wᵀ."""
+    made = model(
+        [
+            node("Relu", ["k"], ["k1"]), node("Relu", ["v"], ["v1"]), node("Transpose", ["q"], ["qt"], perm=[0, 2, 1]),
+            node("MatMul", ["qt", "k1"], ["s"]), node("Softmax", ["s"], ["w"], axis=2),
+            node("Transpose", ["w"], ["wt"], perm=[0, 2, 1]), node("MatMul", ["v1", "wt"], ["y"]),
+        ],
+        [("q", FLOAT, [1, 4, 5]), ("k", FLOAT, [1, 4, 7]), ("v", FLOAT, [1, 6, 7])], [("y", FLOAT, [1, 6, 5])],
+    )  # fmt: skip
+    assert "FusedAttention" in operators(made)
+    agree(made, q=normal(1, 4, 5), k=normal(1, 4, 7), v=normal(1, 6, 7))
+
+
+def test_a_cache_of_keys_behind_their_size_stays():
+    made = model(
+        [
+            node("Concat", ["past", "k"], ["keys"], axis=3), node("MatMul", ["q", "keys"], ["s"]),
+            node("Softmax", ["s"], ["w"]), node("MatMul", ["w", "v"], ["y"]),
+        ],
+        [("q", FLOAT, [1, 2, 1, 4]), ("past", FLOAT, [1, 2, 4, "p"]), ("k", FLOAT, [1, 2, 4, 1]),
+         ("v", FLOAT, [1, 2, "n", 6])],
+        [("y", FLOAT, [1, 2, 1, 6]), ("keys", FLOAT, [1, 2, 4, "n"])],
+    )  # fmt: skip
+    assert "FusedAttention" not in operators(made)
+    agree(made, q=normal(1, 2, 1, 4), past=normal(1, 2, 4, 5), k=normal(1, 2, 4, 1), v=normal(1, 2, 6, 6))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..graph.ir import Node
+from ..graph.ir import Node, TensorType
 from ..ops.fused_attention import NAN_ZERO, UNSEEN_NAN, UNSEEN_ZERO
 from .editor import Editor
 from .epilogues import DOMAIN
@@ -28,7 +28,7 @@ class Operand:
 
     def layout(self, keys_transposed: bool = False) -> int | None:
         """0 if the heads come first, 1 if the rows do, `None` for another order."""
-        perm = (*self.perm[:-2], self.perm[-1], self.perm[-2]) if keys_transposed else self.perm
+        perm = _swapped(self.perm) if keys_transposed else self.perm
         orders = (HEADS_FIRST[len(perm)], HEADS_LAST[len(perm)])
         return orders.index(perm) if perm in orders else None
 
@@ -57,21 +57,20 @@ def _fuse(editor: Editor, softmax: Node) -> bool:
     after = _second_product(editor, softmax)
     if after is None:
         return False
-    nodes_after, weights, unseen = after
-    product = nodes_after[-1]
-    if product.inputs[0] != weights or product.inputs[1] == weights:
+    product = after.nodes[-1]
+    readings = ((scores, _operands(editor, scores.product, after)) for scores in _scores(editor, softmax))
+    scores, found = next(((s, o) for s, o in readings if o is not None), (None, None))
+    if scores is None or found is None:
         return False
-    readings = ((scores, _operands(editor, scores.product, product.inputs[1])) for scores in _scores(editor, softmax))
-    scores, operands = next(((s, o) for s, o in readings if o is not None), (None, None))
-    if scores is None or operands is None:
-        return False
+    operands, new = found
     layouts = [operand.layout(i == 1) for i, operand in enumerate(operands)]
     rank = len(operands[0].perm)
     if any(mask and _rank(editor, mask) not in range(rank + 1) for mask in (scores.bias, scores.keep, scores.hide)):
         return False
-    used = [scores.product, *scores.used, softmax, *nodes_after, *_turned(editor, product.outputs[0], rank)]
+    used = [scores.product, *scores.used, softmax, *after.nodes]
+    if not after.turned:
+        used += _turned(editor, product.outputs[0], rank)
     last = int(used[-1] is not product)
-    new: list[Node] = []
     if scores.hide:
         scores.keep = editor.new_name(f"{scores.hide}_kept")
         new.append(Node("Not", [scores.hide], [scores.keep], {}, "", softmax.version))
@@ -79,14 +78,28 @@ def _fuse(editor: Editor, softmax: Node) -> bool:
     attributes = {"scale": scale, "heads_last": [*layouts, last]}
     if scores.keep:
         attributes["fill"] = scores.fill
-    if unseen != UNSEEN_NAN:
-        attributes["unseen"] = unseen
+    if after.unseen != UNSEEN_NAN:
+        attributes["unseen"] = after.unseen
     inputs = [*(operand.name for operand in operands), scores.bias, scores.keep]
     while not inputs[-1]:
         inputs.pop()
-    new.append(Node("FusedAttention", inputs, used[-1].outputs, attributes, DOMAIN, 1, softmax.label))
+    outputs = [editor.new_name(f"{used[-1].outputs[0]}_rows")] if after.turned else used[-1].outputs
+    new.append(Node("FusedAttention", inputs, outputs, attributes, DOMAIN, 1, softmax.label))
+    if after.turned:
+        new.append(_exchange(outputs[0], used[-1].outputs[0], rank, softmax))
     editor.replace(used, new)
     return True
+
+
+def _exchange(name: str, result: str, rank: int, like: Node) -> Node:
+    """Exchanges the last two axes of a value."""
+    return Node(
+        "Transpose", [name], [result], {"perm": _swapped(HEADS_FIRST[rank])}, "", like.version, f"{like.label}/{result}"
+    )
+
+
+def _swapped(perm: tuple[int, ...]) -> tuple[int, ...]:
+    return (*perm[:-2], perm[-1], perm[-2])
 
 
 def _turned(editor: Editor, result: str, rank: int) -> list[Node]:
@@ -155,9 +168,20 @@ def _rank(editor: Editor, name: str) -> int:
     return -1 if shape is None else len(shape)
 
 
-def _second_product(editor: Editor, softmax: Node) -> tuple[list[Node], str, int] | None:
-    """The nodes after a softmax over the last axis up to a product that reads its weights alone, the weights' name,
-    and what becomes of NaN on the way."""
+@dataclass(frozen=True, slots=True)
+class Second:
+    """The product of weights and `values`, the last of the `nodes` after a softmax. `values_swapped`: the values' last
+    two axes are exchanged for it; `turned`: so are the result's. `unseen`: what becomes of NaN on the way."""
+
+    nodes: list[Node]
+    values: str
+    unseen: int
+    values_swapped: bool = False
+    turned: bool = False
+
+
+def _second_product(editor: Editor, softmax: Node) -> Second | None:
+    """What a softmax over the last axis is multiplied by, if that alone reads its weights."""
     shape = editor.shape(softmax.inputs[0])
     dtype = editor.dtype(softmax.inputs[0])
     if shape is None or len(shape) not in (3, 4) or (dtype is not None and dtype.itemsize == 8):
@@ -175,9 +199,18 @@ def _second_product(editor: Editor, softmax: Node) -> tuple[list[Node], str, int
             return None
         nodes, weights, unseen = [test, where], where.outputs[0], NAN_ZERO
     product = editor.sole_user(weights)
-    if product is None or (product.domain, product.op_type) != ("", "MatMul"):
+    if product is None or len(product.inputs) != 2:
         return None
-    return [*nodes, product], weights, unseen
+    first, second = product.inputs
+    if (product.domain, product.op_type) == ("", "MatMul") and first == weights:
+        return Second([*nodes, product], second, unseen)
+    if (product.domain, product.op_type) != ("com.microsoft", "FusedMatMul"):
+        return None
+    if any(value != {"transB": 1, "alpha": 1.0}.get(name, 0) for name, value in product.attributes.items()):
+        return None
+    # Weights by values that lie as (size, rows), or these by weights that are transposed.
+    turned = second == weights
+    return Second([*nodes, product], first if turned else second, unseen, True, turned)
 
 
 def _scores(editor: Editor, softmax: Node) -> Iterator[Scores]:
@@ -209,21 +242,53 @@ def _scores(editor: Editor, softmax: Node) -> Iterator[Scores]:
             pending += [(b, node, replace(onwards, bias=a)), (a, node, replace(onwards, bias=b))]
 
 
-def _operands(editor: Editor, product: Node, values: str) -> list[Operand] | None:
-    """Queries, keys and values as FusedAttention takes them."""
-    ranks = [_rank(editor, name) for name in (*product.inputs, values)]
+def _operands(editor: Editor, product: Node, after: Second) -> tuple[list[Operand], list[Node]] | None:
+    """Queries, keys and values as FusedAttention takes them, and the transposes that this asks for."""
+    ranks = [_rank(editor, name) for name in (*product.inputs, after.values)]
     if ranks[0] not in (3, 4) or len(set(ranks)) > 1:
         return None
     straight = HEADS_FIRST[ranks[0]]
-    swapped = (*straight[:-2], straight[-1], straight[-2])
+    swapped = _swapped(straight)
+    new: list[Node] = []
     # The product takes the keys transposed, unless it does so itself.
     keys_perm = swapped if product.attributes.get("transB", 0) else straight
     queries = _followed(editor, Operand(product.inputs[0], straight))
-    keys = _followed(editor, Operand(product.inputs[1], keys_perm), keys_transposed=True)
-    values_ = _followed(editor, Operand(values, straight), scalable=False)
-    if queries is None or keys is None or values_ is None:
+    keys = _reached(editor, Operand(product.inputs[1], keys_perm), product, new, keys_transposed=True)
+    values_perm = swapped if after.values_swapped else straight
+    values = _reached(editor, Operand(after.values, values_perm), product, new, scalable=False)
+    if queries is None or keys is None or values is None:
         return None
-    return _shared(editor, [queries, keys, values_], keys_transposed=True)
+    operands = _shared(editor, [queries, keys, values], keys_transposed=True)
+    return None if operands is None else (operands, new)
+
+
+def _reached(
+    editor: Editor,
+    start: Operand,
+    product: Node,
+    new: list[Node],
+    *,
+    keys_transposed: bool = False,
+    scalable: bool = True,
+) -> Operand | None:
+    """Like `_followed`; keys or values whose size lies before their rows are transposed, if this run makes them: then
+    that costs little beside making them. A cache's would cost as much as the products."""
+    found = _followed(editor, start, keys_transposed=keys_transposed, scalable=scalable)
+    if found is not None:
+        return found
+    turned = replace(start, perm=_swapped(start.perm))
+    found = _followed(editor, turned, keys_transposed=keys_transposed, scalable=scalable)
+    maker = None if found is None else editor.producer.get(found.name)
+    type_ = None if found is None else editor.types.get(found.name)
+    if found is None or maker is None or found.layout(keys_transposed) != 0 or not isinstance(type_, TensorType):
+        return None
+    if maker.op_type == "Concat" or type_.shape is None:
+        return None
+    name = editor.new_name(f"{found.name}_rows")
+    *lead, size, rows = type_.shape
+    editor.types[name] = TensorType(type_.dtype, (*lead, rows, size))
+    new.append(_exchange(found.name, name, len(start.perm), product))
+    return replace(found, name=name)
 
 
 def _shared(editor: Editor, operands: list[Operand], *, keys_transposed: bool = False) -> list[Operand] | None:

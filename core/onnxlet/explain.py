@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from .execution.plan import Row, Stage
+
+if TYPE_CHECKING:
+    from .execution.choosing import Choice
 
 COLUMNS = ("node", "operator", "provider", "outputs", "reason")
 
@@ -15,13 +19,15 @@ class Explanation:
     """A table with a row per node: its operator, the provider it runs on, and why not on a preferred one.
 
     Prints as text, shows as HTML in notebooks; `rows` holds the data, `counts` the number of nodes per provider,
-    `calls` the number of compiled segments, `absent` the providers that could not be used at all, with the reason.
+    `calls` the number of compiled segments, `absent` the providers that could not be used at all, with the reason,
+    `choice` what `providers=["auto"]` chose and why, as soon as it has.
     """
 
-    def __init__(self, rows: Sequence[Row], absent: Mapping[str, str], calls: int):
+    def __init__(self, rows: Sequence[Row], absent: Mapping[str, str], calls: int, choice: Choice | None = None):
         self.rows = list(rows)
         self.absent = dict(absent)
         self.calls = calls
+        self.choice = choice
         self.counts = dict(Counter(row.provider for row in self.rows))
 
     def to_dict(self) -> dict[str, object]:
@@ -30,16 +36,22 @@ class Explanation:
             "counts": self.counts,
             "calls": self.calls,
             "absent": self.absent,
+            "choice": None if self.choice is None else asdict(self.choice),
             "nodes": [asdict(row) for row in self.rows],
         }
 
     def __str__(self) -> str:
         lines = [", ".join(f"{n} nodes on {p}" for p, n in self.counts.items()) or "no nodes"]
-        lines += [f"{name} is not used: {reason}" for name, reason in self.absent.items()]
+        lines += self._notes()
         table = [COLUMNS, *(tuple(str(getattr(row, c)) for c in COLUMNS) for row in self.rows)]
         widths = [min(40, max(len(r[i]) for r in table)) for i in range(len(COLUMNS))]
         lines += ["  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in table]
         return "\n".join(lines)
+
+    def _notes(self) -> list[str]:
+        notes = [f"{name} is not used: {reason}" for name, reason in self.absent.items()]
+        choice = self.choice
+        return notes if choice is None else [f"{choice.provider} was chosen: {choice.reason}", *notes]
 
     def _repr_html_(self) -> str:
         from html import escape  # here: few sessions are explained in notebooks
@@ -48,7 +60,7 @@ class Explanation:
         body = "".join(
             "<tr>" + "".join(f"<td>{escape(str(getattr(row, c)))}</td>" for c in COLUMNS) + "</tr>" for row in self.rows
         )
-        notes = "".join(f"<p>{escape(n)} is not used: {escape(r)}</p>" for n, r in self.absent.items())
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes())
         return f"{notes}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -22,6 +22,9 @@ PACKAGES = {CPU: "onnxlet_wasm.provider", WEBGPU: "onnxlet_webgpu.provider"}
 
 ALIASES = {"cpu": CPU, "wasm": CPU, "webgpu": WEBGPU, "CPU": CPU, "WebGPU": WEBGPU}
 
+AUTO = "auto"
+"""Asks for whichever of the providers is faster for the model (`execution/choosing.py`)."""
+
 FOREIGN = frozenset(
     {
         "ACLExecutionProvider", "ArmNNExecutionProvider", "AzureExecutionProvider", "CANNExecutionProvider",
@@ -63,6 +66,11 @@ def get_all_providers() -> list[str]:
     return [WEBGPU, CPU]
 
 
+def asks_to_choose(providers: Sequence[ProviderSpec] | None) -> bool:
+    """Whether the faster provider is wanted."""
+    return any((spec if isinstance(spec, str) else spec[0]) == AUTO for spec in providers or ())
+
+
 def resolve(
     providers: Sequence[ProviderSpec] | None, provider_options: Sequence[Mapping[str, Any]] | None = None
 ) -> list[tuple[str, dict[str, Any]]]:
@@ -82,16 +90,18 @@ def resolve(
         if name in FOREIGN:
             have = ", ".join(get_all_providers())
             warnings.warn(f"{name} is not a provider of onnxlet and is skipped. onnxlet has: {have}", stacklevel=5)
+        elif name == AUTO:
+            found.setdefault(WEBGPU, options)
         elif name in PACKAGES:
             found.setdefault(name, options)
         else:
-            known = ", ".join([*PACKAGES, *ALIASES])
+            known = ", ".join([*PACKAGES, *ALIASES, AUTO])
             raise ValueError(f"unknown execution provider {name!r}. onnxlet knows: {known}")
     found.setdefault(CPU, {})
     return list(found.items())
 
 
 __all__ = [
-    "CPU", "WEBGPU", "Provider", "ProviderInfo", "get_all_providers", "get_available_providers", "provider_info",
-    "resolve", "unavailable",
+    "AUTO", "CPU", "WEBGPU", "Provider", "ProviderInfo", "asks_to_choose", "get_all_providers",
+    "get_available_providers", "provider_info", "resolve", "unavailable",
 ]  # fmt: skip

@@ -29,7 +29,6 @@ PLATFORMS = {
     "macos-arm64": "macosx_11_0_arm64",
     "windows-x86_64": "win_amd64",
 }
-PLAIN = "kernels-plain.wasm"
 
 
 class KernelBuildHook(BuildHookInterface):
@@ -57,22 +56,29 @@ class KernelBuildHook(BuildHookInterface):
         self.slim = kind == "pure"
         files = kernels.build(root / "build" / "kernels" / f"for-{kind}", targets)
         if self.slim:
-            files = self._with_delta(files)
+            files = [_in_one(files)]
         build_data["force_include"][str(root / "wasm" / "web")] = "onnxlet_wasm/web"
         for file in files:
             build_data["force_include"][str(file)] = f"onnxlet_wasm/lib/{file.name}"
 
-    def _with_delta(self, files: list[Path]) -> list[Path]:
-        """The second build of the kernels as its difference from the first; `onnxlet_wasm` puts it together."""
-        whole, plain = (next(file for file in files if file.name == name) for name in ("kernels.wasm", PLAIN))
-        difference = plain.with_suffix(".delta")
-        encode = _load(Path(self.root) / "wasm" / "onnxlet_wasm" / "delta.py").encode
-        difference.write_bytes(encode(whole.read_bytes(), plain.read_bytes()))
-        return [file for file in files if file != plain] + [difference]
-
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if self.slim:
             _load(Path(self.root) / "scripts" / "slim_wheel.py").slim(Path(artifact_path))
+
+
+def _in_one(files: list[Path]) -> Path:
+    """The builds of the kernels, one after the other and compressed: the second repeats most of the first.
+
+    The header tells the length, which Python leaves out.
+    """
+    import lzma  # which some Pythons are built without
+
+    content = b"".join(file.read_bytes() for file in files)
+    best = {"id": lzma.FILTER_LZMA1, "preset": 9 | lzma.PRESET_EXTREME, "pb": 0, "nice_len": 273, "depth": 1000}
+    packed = lzma.compress(content, lzma.FORMAT_ALONE, filters=[best])
+    result = files[0].with_name("kernels.lzma")
+    result.write_bytes(packed[:5] + len(content).to_bytes(8, "little") + packed[13:])
+    return result
 
 
 def _load(path: Path) -> ModuleType:

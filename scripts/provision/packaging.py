@@ -166,6 +166,6 @@ def kernels_in(wheel: Path) -> list[str]:
     """The compiled files that a wheel carries; none is an error."""
     with zipfile.ZipFile(wheel) as archive:
         found = [name for name in archive.namelist() if name.startswith("onnxlet_wasm/lib/")]
-    if not {"onnxlet_wasm/lib/kernels.wasm", "onnxlet_wasm/lib/kernels.wasm.bz2"} & set(found):
+    if not {"onnxlet_wasm/lib/kernels.wasm", pack_wheel.KERNELS} & set(found):
         raise SetupError(f"{wheel.name} carries no kernels.")
     return found

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import shutil
 import subprocess
 import tomllib
 import zipfile
-from bz2 import decompress
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ def test_audit_finds_nothing_to_link(command: Path, tmp_path: Path) -> None:
     assert "is not an emscripten wheel" in refused.stdout + refused.stderr, "a pure wheel fits every Pyodide"
     # Under an Emscripten tag it reads what is inside: the kernels ask for a memory, and for no function or library.
     tagged = tmp_path / "onnxlet-0.1.0-cp314-cp314-emscripten_5_0_3_wasm32.whl"
-    shutil.copy(wheel, tagged)
+    shutil.copy(packaging.build_bytecode(), tagged)
     imports = call(command, "auditwheel", "imports", tagged)
     assert imports.returncode == 0, imports.stderr
     lines = [line.split() for line in imports.stdout.splitlines() if line.strip()]
@@ -92,24 +92,29 @@ def test_bytecode_for_the_pinned_pyodide() -> None:
     compiled = packaging.build_bytecode()
     tag = pyodide.RELEASES[pyodide.PINNED].python
     assert compiled.name == f"onnxlet-0.1.0-{tag}-none-any.whl"
-    check_bytecode(compiled, wheel)
+    kernels = check_bytecode(compiled, wheel)
+    assert [name for name in packaging.kernels_in(compiled) if name.endswith(".wasm")] == list(kernels)
 
 
 def compiled_name(name: str) -> str:
-    return name + "c" if name.endswith(".py") else name.removesuffix(".bz2")
+    return name + "c" if name.endswith(".py") else name
 
 
-def check_bytecode(compiled: Path, wheel: Path) -> None:
-    """The same files, modules as bytecode, and kernels untouched."""
+def check_bytecode(compiled: Path, wheel: Path) -> dict[str, bytes]:
+    """The same files, modules as bytecode, and kernels untouched; returns those that are there uncompressed, too."""
     before, after = zipfile.ZipFile(wheel), zipfile.ZipFile(compiled)
-    assert sorted(after.namelist()) == sorted(map(compiled_name, before.namelist()))
+    more = {name: after.read(name) for name in set(after.namelist()) - set(map(compiled_name, before.namelist()))}
+    assert sorted(after.namelist()) == sorted([*map(compiled_name, before.namelist()), *more])
     for name in after.namelist():
         if name.endswith("/modules.pack"):
             inner = [list(dict(unpacked(archive.read(name)))) for archive in (before, after)]
             assert inner[1] == list(map(compiled_name, inner[0]))
-    for name in packaging.kernels_in(wheel):
-        content = before.read(name)
-        assert after.read(name.removesuffix(".bz2")) == (decompress(content) if name.endswith(".bz2") else content)
+    (name,) = packaging.kernels_in(wheel)
+    assert after.read(name) == before.read(name)
+    for content in more.values():
+        assert lzma.decompress(before.read(name)).startswith(content)
+        assert content.startswith(b"\0asm")
+    return more
 
 
 def test_pyodide_build_in_a_closed_network_says_what_it_lacks(

@@ -17,8 +17,7 @@ import wheel as wheel_script
 from provision import packaging
 from tests.conftest import REPOSITORY
 
-PURE = {"onnxlet_wasm/lib/kernels.wasm", "onnxlet_wasm/lib/kernels-plain.delta"}
-PACKED = {"onnxlet_wasm/lib/kernels.wasm.bz2", "onnxlet_wasm/lib/kernels-plain.delta"}
+PURE = {"onnxlet_wasm/lib/kernels.lzma"}
 WEBASSEMBLY = {"onnxlet_wasm/lib/kernels.wasm", "onnxlet_wasm/lib/kernels-plain.wasm"}
 JAVASCRIPT = {f"onnxlet_wasm/web/{name}" for name in ("onnxlet.mjs", "worker.mjs", "boot.mjs")}
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "core", "wasm", "webgpu")
@@ -34,7 +33,7 @@ def build(project: Path, target: str, output: Path, kind: str) -> subprocess.Com
 def test_pure_wheel() -> None:
     wheel = packaging.build_wheel("pure")
     assert wheel.name == "onnxlet-0.1.0-py3-none-any.whl"
-    assert set(packaging.kernels_in(wheel)) == PACKED
+    assert set(packaging.kernels_in(wheel)) == PURE
     names = zipfile.ZipFile(wheel).namelist()
     assert {"onnxlet/__init__.py", "onnxlet_wasm/__init__.py", "onnxlet_webgpu/__init__.py"} <= set(names)
     assert set(names) >= JAVASCRIPT

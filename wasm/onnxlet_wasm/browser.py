@@ -18,13 +18,12 @@ import numpy as np
 import onnxlet_wasm
 from onnxlet.errors import LimitError, ProviderError
 
-from . import delta
 from .engine import Bind, array_header
 from .heap import Heap
 
 RELAXED, PLAIN = "kernels.wasm", "kernels-plain.wasm"
-DELTA = "kernels-plain.delta"
-"""What a pure wheel carries in place of the plain build: its difference from the relaxed one."""
+BOTH = "kernels.lzma"
+"""What a pure wheel carries: the relaxed build, then the plain one, compressed as one file."""
 MEMORY_IMPORT = b"\x03env\x06memory\x02"
 """In a module's imports: module "env", name "memory", kind memory. The byte after it says what memory it is."""
 UNSHARED, SHARED = 0x01, 0x03  # with a maximum; with a maximum and shared
@@ -79,15 +78,19 @@ def _loader() -> Any:
 
 @cache
 def _module_bytes(name: str) -> bytes:
-    if name == PLAIN:
-        with suppress(FileNotFoundError):
-            return delta.apply(_module_bytes(RELAXED), _file(f"lib/{DELTA}"))
     with suppress(FileNotFoundError):
-        packed = _file(f"lib/{name}.bz2")  # in the pure wheel
-        from bz2 import decompress
+        return _file(f"lib/{name}")
+    return _unpacked()[name]
 
-        return decompress(packed)
-    return _file(f"lib/{name}")
+
+@cache
+def _unpacked() -> dict[str, bytes]:
+    from pyodide.code import run_js  # type: ignore[import-not-found]
+    from pyodide.ffi import to_js  # type: ignore[import-not-found]
+
+    both = run_js(_file("lzma.js").decode())(to_js(_file(f"lib/{BOTH}"))).to_bytes()
+    middle = both.index(both[:8], 8)  # how every module begins
+    return {RELAXED: both[:middle], PLAIN: both[middle:]}
 
 
 def _file(path: str) -> bytes:

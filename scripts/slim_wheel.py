@@ -4,7 +4,7 @@ In a slim wheel comments are blank, and so are docstrings and the annotations of
 `onnxlet`'s own modules at the top, which users call and may ask for `help`; the annotations of operators' attributes
 are read, and stay. Lines stay where they were: a traceback names the line of the source. That is worth a fifth of the
 wheel. `short_names` goes on from there. JavaScript loses its comments too, the description of the wheel the README, and
-the command line's tools are left out.
+the command line and the pytest plugin are left out.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import TypeGuard
 DATE = (2020, 2, 2, 0, 0, 0)
 """Of every entry: the same wheel from the same sources, byte for byte."""
 COMMENT = re.compile(r"^ *(//.*|/\*(?:[^*]|\*(?!/))*\*/ *)$", re.MULTILINE)
-DESKTOP = re.compile(r"^onnxlet/tools/|\.dist-info/entry_points\.txt$")
-"""The command line, which pages have no use for."""
+DESKTOP = re.compile(r"^onnxlet/(tools|testing)/|\.dist-info/entry_points\.txt$")
+"""The command line and the pytest plugin, which pages have no use for."""
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from tests.browser.harness import Chromium, PyodideHost, SnippetError
 from tests.conftest import DATA, REPOSITORY, shared_dir
-from tests.webgpu import attention_cases, cases, more_cases, product_cases, quantized_cases, type_cases
+from tests.webgpu import attention_cases, cases, line_cases, more_cases, product_cases, quantized_cases, type_cases
 from tests.webgpu.cases import random
 from tests.webgpu.test_values import recurrent, step
 
-MODULES = (cases, type_cases, more_cases, attention_cases, quantized_cases, product_cases)
+MODULES = (cases, type_cases, more_cases, attention_cases, quantized_cases, product_cases, line_cases)
 FAMILIES = [family for module in MODULES for family in module.FAMILIES]
 PARTS = [module.__name__.rpartition(".")[2] for module in MODULES]
 FOLDER = REPOSITORY / "tests" / "webgpu"
@@ -52,7 +52,7 @@ def test_kernels_like_numpy(pyodide_worker: PyodideHost, family: str):
     assert run_family(pyodide_worker, family) == []
 
 
-@pytest.mark.parametrize("family", ["matmul", "conv", "reduction", "rows", "one row", "long sums"])
+@pytest.mark.parametrize("family", ["matmul", "conv", "reduction", "rows", "one row", "long sums", "updates"])
 def test_kernels_for_real_gpus(pyodide_worker: PyodideHost, family: str):
     assert run_family(pyodide_worker, family, software=False) == []
 

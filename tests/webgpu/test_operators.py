@@ -9,7 +9,7 @@ from onnxlet.graph.ir import Node, TensorType
 from onnxlet.providers.base import Step
 from onnxlet_webgpu.lowering import registered
 from onnxlet_webgpu.provider import WebGpuProvider
-from tests.webgpu import attention_cases, cases, more_cases, product_cases, quantized_cases, type_cases
+from tests.webgpu import attention_cases, cases, line_cases, more_cases, product_cases, quantized_cases, type_cases
 from tests.webgpu.cases import Case, check, expected, in_half, random, segment_of, step_of
 
 FAMILIES = {
@@ -19,6 +19,7 @@ FAMILIES = {
     **attention_cases.FAMILIES,
     **quantized_cases.FAMILIES,
     **product_cases.FAMILIES,
+    **line_cases.FAMILIES,
 }
 CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases()]
 
@@ -30,7 +31,7 @@ async def test_like_numpy(gpu_provider: WebGpuProvider, family: str, case: Case)
 
 WITH_SHARED_MEMORY = [
     "matmul", "conv", "reduction", "rows", "norms", "losses", "attention", "heads", "grouped heads", "known weights",
-    "known products", "recurrent", "one row", "long sums",
+    "known products", "recurrent", "one row", "long sums", "updates",
 ]  # fmt: skip
 """Families whose kernels differ between software adapters and real GPUs."""
 

@@ -87,6 +87,8 @@ class Kernel:
     """The label of the node that it belongs to."""
     exact: bool = False
     """Whether what it stores is of the output's type already: moved, or cut to it."""
+    atomic: bool = False
+    """Whether it changes its output by atomic operations (a float's bits as a u32) instead of `store`."""
 
     @property
     def nbytes(self) -> int:
@@ -120,9 +122,12 @@ class Kernel:
         bindings.append(Binding("y", self.output, self.out_element, self.size))
         lines = [f"// {self.title}"]
         for number, b in enumerate(bindings):
-            access = "read_write" if b.name == "y" else "read"
-            lines.append(f"@group(0) @binding({number}) var<storage, {access}> {b.name}: array<{b.element}>;")
-        code = "\n".join(part for part in (self.declarations, self._store(names), self._main()) if part)
+            access, element = ("read_write" if b.name == "y" else "read"), b.element
+            if self.atomic and b.name == "y":
+                element = f"atomic<{'i32' if element == 'i32' else 'u32'}>"
+            lines.append(f"@group(0) @binding({number}) var<storage, {access}> {b.name}: array<{element}>;")
+        store = "" if self.atomic else self._store(names)
+        code = "\n".join(part for part in (self.declarations, store, self._main()) if part)
         if SUBGROUP in code:
             lines[1:1] = ENABLE_SUBGROUPS
             code = f"var<private> {SUBGROUP}: u32;\n{code}"

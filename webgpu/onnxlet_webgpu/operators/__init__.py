@@ -21,6 +21,7 @@ from . import (  # noqa: F401
     resize,
     rotary,
     sampling,
+    scans,
     scattering,
     selection,
     spectral,

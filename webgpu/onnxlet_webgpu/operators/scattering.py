@@ -64,16 +64,42 @@ def _finish(n: Lowering, work: Tensor, out: Tensor) -> None:
         emit_strided(n, work, out, [out.size], [1])
 
 
-def _write(n: Lowering, title: str, reads: list, work: Tensor, count: int, statements: str) -> None:
+def _write(
+    n: Lowering, title: str, reads: list, work: Tensor, count: int, statements: str, atomic: bool = False
+) -> None:
     body = flat_body(statements, f"{count}u")
     groups = flat_groups(count, n.target.flat_groups)
-    kernel = Kernel(title, reads, work.value, work.shape, work.element, body, groups, fusable=False)
-    n.emit(kernel)
+    n.emit(Kernel(title, reads, work.value, work.shape, work.element, body, groups, fusable=False, atomic=atomic))
+
+
+def _by_output(n: Lowering, x: Tensor, updates: int) -> bool:
+    """Whether each element of the output looks for its own updates, in order: so for few of both, and on real GPUs
+    for more, as reading side by side is cheaper there than one invocation's writing."""
+    return x.size * updates < (1 << 16 if n.target.software else 1 << 28)
+
+
+def _any_order(x: Tensor, reduction: str) -> bool:
+    """Whether updates may come in any order, and there are atomic operations for it."""
+    return x.element in ("i32", "u32") or (x.element == "f32" and reduction in ("max", "min"))
+
+
+def _atomic(x: Tensor, reduction: str, update: str) -> str:
+    """Statements that combine the element at `place` with `update`."""
+    if x.element != "f32" and reduction != "mul":
+        return f"atomic{reduction.title()}(&y[place], {update});"
+    value, bits = ("bitcast<f32>(old)", "bitcast<u32>") if x.element == "f32" else ("old", "")
+    return f"""let update = {update};
+var old = atomicLoad(&y[place]);
+loop {{
+    let made = atomicCompareExchangeWeak(&y[place], old, {bits}({combined(reduction, x.kind, value, "update")}));
+    if (made.exchanged) {{ break; }}
+    old = made.old_value;
+}}"""
 
 
 @lowering("ScatterElements", "Scatter")
 def scatter_elements(n: Lowering) -> None:
-    """Lines of updates are independent of each other; sums along one are made in order."""
+    """Lines of updates are independent of each other; floats along one are added in order."""
     reduction = n.attribute("reduction", "none")
     kinds = MOVED if reduction == "none" else NUMBERS
     x, updates, out = n.input(0, *kinds), n.input(2, *kinds), n.output(0)
@@ -83,14 +109,38 @@ def scatter_elements(n: Lowering) -> None:
     strides = contiguous_strides(x.shape)
     others = [0 if d == axis else s for d, s in enumerate(strides)]
     target = f"{index_expression(updates.shape, others, 0, 'at')} + {wrapped('k', x.shape[axis])} * {strides[axis]}u"
-    work = _copied(n, x, out, reduction)
     reads = [index.binding("index"), updates.binding("updates")]
     title = n.title(x, index, note=f"axis {axis} {reduction}")
     body = f"let k = {index_at('index', index, 'at')};\nlet place = {target};\n"
+    start, step, length, lines = line(updates.shape, axis)
+    if reduction != "none" and _by_output(n, x, length):
+        places = contiguous_strides(updates.shape)
+        inside = [
+            f"{at(x.shape, d)} < {size}u" for d, size in enumerate(updates.shape) if d != axis and size != x.shape[d]
+        ]
+        start = " + ".join(f"{at(x.shape, d)} * {places[d]}u" for d in range(len(places)) if d != axis) or "0u"
+        statements = f"""
+var value = x[i];
+let start = {start};
+let stop = select(0u, {length}u, {" && ".join(inside) or "true"});
+for (var j = 0u; j < stop; j++) {{
+    let at = start + j * {step}u;
+    let k = {index_at("index", index, "at")};
+    if ({wrapped("k", x.shape[axis])} == {at(x.shape, axis)}) {{
+        value = {combined(reduction, x.kind, "value", "updates[at]")};
+    }}
+}}
+store(i, value);
+"""
+        n.emit_flat(f"{title} of {list(updates.shape)} by output", [x.binding("x"), *reads], statements, out)
+        return
+    work = _copied(n, x, out, reduction)
     if reduction == "none":
         _write(n, title, reads, work, updates.size, f"let at = i;\n{body}store(place, updates[at]);")
+    elif _any_order(x, reduction):
+        statements = f"let at = i;\n{body}{_atomic(x, reduction, 'updates[at]')}"
+        _write(n, title, reads, work, updates.size, statements, atomic=True)
     else:
-        start, step, length, lines = line(updates.shape, axis)
         statements = f"""
 let start = {start};
 for (var j = 0u; j < {length}u; j++) {{
@@ -113,13 +163,31 @@ def scatter_nd(n: Lowering) -> None:
     sizes = x.shape[:width]
     index = tuples(n, 1, sizes)
     inner, rows = prod(x.shape[width:]), index.size // width
-    work = _copied(n, x, out, reduction)
     reads = [index.binding("index"), updates.binding("updates")]
     title = n.title(x, index, note=reduction)
     strides = contiguous_strides(x.shape)
+    if reduction != "none" and _by_output(n, x, rows):
+        update = f"updates[row * {inner}u + i % {inner}u]"
+        statements = "\n".join(
+            [
+                "var value = x[i];",
+                f"for (var row = 0u; row < {rows}u; row++) {{",
+                *("    " + t for t in _place("index", index, "row", sizes, strides)),
+                f"    if (place == i - i % {inner}u) {{ value = {combined(reduction, x.kind, 'value', update)}; }}",
+                "}",
+                "store(i, value);",
+            ]
+        )
+        n.emit_flat(f"{title} by output", [x.binding("x"), *reads], statements, out)
+        return
+    work = _copied(n, x, out, reduction)
+    each = _place("index", index, f"i / {inner}u", sizes, strides)
     if reduction == "none":
-        lines = _place("index", index, f"i / {inner}u", sizes, strides)
-        _write(n, title, reads, work, updates.size, "\n".join([*lines, f"store(place + i % {inner}u, updates[i]);"]))
+        _write(n, title, reads, work, updates.size, "\n".join([*each, f"store(place + i % {inner}u, updates[i]);"]))
+    elif _any_order(x, reduction):
+        each[-1] = f"{each[-1].removesuffix(';')} + i % {inner}u;"
+        statements = "\n".join([*each, _atomic(x, reduction, "updates[i]")])
+        _write(n, title, reads, work, updates.size, statements, atomic=True)
     else:
         lines = _place("index", index, "row", sizes, strides)
         lines.append("let at = place + i;")

@@ -1,4 +1,4 @@
-"""Operators that look along an axis: positions of extremes, sorting, cumulative sums, one-hot vectors."""
+"""Operators that look along an axis: the greatest, one-hot vectors, reversed sequences."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from ..kernel import Kernel, flat_body, flat_groups
 from ..lowering import Lowering, Tensor, lowering
 from ..storage import MOVED
 from ..wgsl import contiguous_strides, index_expression, literal
-from .arithmetic import NUMBERS, at, before, combined, line, same, whole
-
-LONGEST_SORTED = 8192
-"""TopK compares every element of a line with every other: longer lines are left to others."""
+from .arithmetic import NUMBERS, at, before, line, whole
 
 
 def emit_lines(n: Lowering, title: str, reads: list, out: Tensor, lines: int, statements: str) -> None:
@@ -21,41 +18,6 @@ def emit_lines(n: Lowering, title: str, reads: list, out: Tensor, lines: int, st
     body = flat_body(statements, f"{lines}u")
     groups = flat_groups(lines, n.target.flat_groups)
     n.emit(Kernel(title, reads, out.value, out.shape, out.element, body, groups))
-
-
-@lowering("ArgMax", "ArgMin")
-def arg_extreme(n: Lowering) -> None:
-    x, out = n.input(0, *NUMBERS), n.output(0)
-    axis = n.attribute("axis", 0) % max(len(x.shape), 1)
-    if not x.shape:
-        n.emit_flat(n.title(x), [], f"store(i, {literal(0, out.element)});", out)
-        return
-    largest = n.step.node.op_type == "ArgMax"
-    start, step, length, _ = line(x.shape, axis)
-    better = _beats(x.kind, "value", "best", largest)
-    if n.attribute("select_last_index", 0):
-        better = f"{better} || {same(x.kind, 'value', 'best')}"
-    statements = f"""
-let start = {start};
-var best = x[start];
-var place = 0u;
-for (var k = 1u; k < {length}u; k++) {{
-    let value = x[start + k * {step}u];
-    if ({better}) {{
-        best = value;
-        place = k;
-    }}
-}}
-store(i, vec2<u32>(place, 0u));
-"""
-    n.emit_flat(n.title(x, note=f"axis {axis}"), [x.binding("x")], statements, out)
-
-
-def _beats(kind: str, a: str, b: str, largest: bool) -> str:
-    """Whether `a` is the more extreme; NaN is both the greatest and the least."""
-    if kind == "float32" and not largest:
-        return f"({a} < {b} || (is_nan({a}) && !is_nan({b})))"
-    return before(kind, a, b, largest)
 
 
 @lowering("Hardmax")
@@ -78,67 +40,6 @@ for (var k = 1u; k < {length}u; k++) {{
 for (var k = 0u; k < {length}u; k++) {{ store(start + k * {step}u, select(0.0, 1.0, k == place)); }}
 """
     emit_lines(n, n.title(x, note=f"axis {axis}"), [x.binding("x")], out, lines, statements)
-
-
-@lowering("TopK")
-def top_k(n: Lowering) -> None:
-    """Each element counts those before it: that is its place in the sorted line."""
-    x = n.input(0, *NUMBERS)
-    axis = n.attribute("axis", -1) % len(x.shape)
-    n.ignore("sorted", "k")
-    largest = bool(n.attribute("largest", 1))
-    if x.shape[axis] > LONGEST_SORTED:
-        n.refuse(f"TopK along more than {LONGEST_SORTED} elements has no GPU kernel")
-    shape = tuple(n.output(0 if n.has_output(0) else 1).shape)
-    k = shape[axis]
-    places = n.output(1) if n.has_output(1) else n.temporary("places", shape, np.int64)
-    start, step, length, _ = line(x.shape, axis, "row")
-    target, target_step, _, _ = line(shape, axis, "row")
-    ahead = before(x.kind, "other", "value", largest)
-    statements = f"""
-let row = i / {length}u;
-let j = i % {length}u;
-let start = {start};
-let value = x[start + j * {step}u];
-var place = 0u;
-for (var k = 0u; k < {length}u; k++) {{
-    let other = x[start + k * {step}u];
-    if ({ahead} || (k < j && {same(x.kind, "other", "value")})) {{ place += 1u; }}
-}}
-if (place < {k}u) {{ store({target} + place * {target_step}u, vec2<u32>(j, 0u)); }}
-"""
-    body = flat_body(statements, "arrayLength(&x)")
-    groups = flat_groups(x.size, n.target.flat_groups)
-    title = n.title(x, note=f"axis {axis} largest {int(largest)}")
-    n.emit(Kernel(title, [x.binding("x")], places.value, shape, places.element, body, groups))
-    if n.has_output(0):
-        out = n.output(0)
-        others = [0 if d == axis else s for d, s in enumerate(contiguous_strides(x.shape))]
-        place = f"{index_expression(shape, others)} + places[i].x * {step}u"
-        reads = [x.binding("x"), places.binding("places")]
-        n.emit_flat(n.title(x, note=f"axis {axis} chosen"), reads, f"store(i, x[{place}]);", out)
-
-
-@lowering("CumSum", "CumProd")
-def cumulate(n: Lowering) -> None:
-    x, out = n.input(0, *NUMBERS), n.output(0, *NUMBERS)
-    axis = int(n.known(1, "the axis").reshape(-1)[0]) % len(x.shape)
-    exclusive, reverse = n.attribute("exclusive", 0), n.attribute("reverse", 0)
-    sums = n.step.node.op_type == "CumSum"
-    start, step, length, lines = line(x.shape, axis)
-    place = f"start + ({length - 1}u - k) * {step}u" if reverse else f"start + k * {step}u"
-    update = f"total = {combined('add' if sums else 'mul', x.kind, 'total', 'x[at]')};"
-    write = "store(at, total);"
-    statements = f"""
-let start = {start};
-var total = {literal(0 if sums else 1, x.element)};
-for (var k = 0u; k < {length}u; k++) {{
-    let at = {place};
-    {f"{write} {update}" if exclusive else f"{update} {write}"}
-}}
-"""
-    title = n.title(x, note=f"axis {axis} exclusive {exclusive} reverse {reverse}")
-    emit_lines(n, title, [x.binding("x")], out, lines, statements)
 
 
 @lowering("OneHot")

@@ -94,3 +94,51 @@ def test_products_by_bytes_with_what_follows(provider):
     references = definition("FusedMatMul", 1, "ai.onnxlet")
     program = check(provider, nodes, {"x": some(2, 3, 21), "r": some(2, 3, 12)}, constants, references=references)
     assert "gemm_weights" in program.kernels
+
+
+def packed_weights(n: int, bits: int, suffix: str) -> dict[str, np.ndarray]:
+    return {
+        f"b{suffix}": RNG.integers(0, 256, (n, 2, 2 * bits), dtype=np.uint8),
+        f"s{suffix}": RNG.uniform(0.01, 0.02, n * 2).astype(np.float32), f"c{suffix}": some(n),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("inputs", ["x k g", "x - g", "x k -"])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
+def test_gated_products_of_one_input(provider, bits, inputs, activation):
+    constants = packed_weights(20, bits, "1") | packed_weights(20, bits, "2")
+    feeds = {"x": some(2, 3, 32), "k": some(2, 3, 32), "g": some(32)}
+    feeds = {name: value for name, value in feeds.items() if name in inputs}
+    one = node("MatMulNBitsMlp", f"{inputs} b1 s1 c1 b2 s2", "y t", domain=MICROSOFT, version=1, K=32, N=20, bits=bits,
+               block_size=16, activation=activation)  # fmt: skip
+    del constants["c2"]
+    references = definition("MatMulNBitsMlp", 1, MICROSOFT)
+    check(provider, one, feeds, constants, references=references, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("outputs", ["q k v t", "q k v"])
+def test_queries_keys_and_values_of_one_input(provider, outputs):
+    constants = packed_weights(24, 4, "1") | packed_weights(9, 4, "2") | packed_weights(9, 4, "3")
+    feeds = {"x": some(1, 32), "s": some(1, 32), "g": some(32)}
+    one = node("MatMulNBitsQkv", "x s g b1 s1 c1 b2 s2 c2 b3 s3 c3", outputs, domain=MICROSOFT, version=1, K=32, Nq=24,
+               Nkv=9, bits=4, block_size=16)  # fmt: skip
+    references = definition("MatMulNBitsQkv", 1, MICROSOFT)
+    check(provider, one, feeds, constants, references=references, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64], ids=lambda t: t.__name__)
+def test_rows_of_small_tables(provider, bits, zeros, dtype):
+    for rows, columns, block in (((7,), 32, 16), ((5, 3), 48, 32), ((4,), 16, 0)):
+        blocks = -(-columns // (block or columns))
+        constants = {"t": RNG.integers(0, 256, (*rows, columns * bits // 8), dtype=np.uint8), "s": some(*rows, blocks)}
+        if zeros:
+            constants["z"] = RNG.integers(0, 256, (*rows, -(-blocks * bits // 8)), dtype=np.uint8)
+        indices = np.array([[1, -1, 0], [3, 99, -rows[0]]], dtype)
+        one = node("GatherBlockQuantized", "t i s z" if zeros else "t i s", domain=MICROSOFT, version=1, bits=bits,
+                   block_size=block, quantize_axis=-1)  # fmt: skip
+        references = definition("GatherBlockQuantized", 1, MICROSOFT)
+        for i in (indices, indices[:0]):
+            check(provider, one, {"i": i}, constants, references=references)

@@ -5,6 +5,7 @@
 // in the low bits; or [depth, rounded up to even][8] bytes. Weights are signed, in two's complement; those of 4 bits
 // count 16 times as much. A weight stands for (bits - zero) * scale, with a zero and a scale per column for each block
 // of rows: [panel][blocks][8]. Blocks have an even number of rows, but for the last.
+#include "moving.h"
 #include "tile.h"
 #include "vecmath.h"
 
@@ -180,5 +181,36 @@ KERNEL_BODY(gemm_weights) {
         }
         if (a->activation)
             activate_block(F32(a->c) + n, a->ldc, a->m, width, (int)a->activation, as_f32(a->low), as_f32(a->high));
+    }
+}
+
+// Rows picked from a table of `bits` (2, 4 or 8), made float32. NumPy twin: onnxlet/ops, GatherBlockQuantized.
+//
+// The table is [axis, inner, columns], packed along its columns, the lowest bits of a byte first; each `block` of columns
+// has a scale, and a zero point: [axis, inner, blocks] float32; where `zeros` is 0, the middle of the range is. An index
+// outside of the axis picks zeros. Unit: one row of y, which is [indices, inner, columns].
+KERNEL(gather_blocks, table, bits, indices, index_size, scales, zeros, y, axis, inner, columns, block) {
+    const word blocks = div_up(a->columns, a->block), row_bytes = a->columns * a->bits / 8;
+    const uint32_t bits = (uint32_t)a->bits, shift = bits == 8 ? 0 : bits == 4 ? 1 : 2, part = (1u << shift) - 1;
+    const uint32_t mask = (1u << bits) - 1;
+    for (word i = begin; i < end; i++) {
+        float *y = F32(a->y) + i * a->columns;
+        word index = index_at(a->indices, a->index_size, i / a->inner);
+        if (index < 0) index += a->axis;
+        if (index < 0 || index >= a->axis) {
+            memset(y, 0, (size_t)a->columns * 4);
+            continue;
+        }
+        const word row = index * a->inner + i % a->inner;
+        const uint8_t *from = PTR(const uint8_t, a->table) + row * row_bytes;
+        uint32_t column = 0;
+        for (word b = row * blocks; b < (row + 1) * blocks; b++) {
+            const uint32_t last = (uint32_t)min_word(column + a->block, a->columns);
+            const float scale = F32(a->scales)[b], zero = a->zeros ? F32(a->zeros)[b] : (float)(1u << (bits - 1));
+            for (; column < last; column++) {
+                const uint32_t value = (uint32_t)from[column >> shift] >> (column & part) * bits & mask;
+                y[column] = ((float)value - zero) * scale;
+            }
+        }
     }
 }

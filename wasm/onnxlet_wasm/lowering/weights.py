@@ -1,5 +1,5 @@
-"""Matrix products by constant weights of 4 or 8 bits, which stay that small: MatMulNBits, and products by what
-DequantizeLinear, or Cast and Mul, make of bytes."""
+"""Matrix products by constant weights of 4 or 8 bits, which stay that small: MatMulNBits and its relatives, and
+products by what DequantizeLinear, or Cast and Mul, make of bytes. Rows of tables that are as small."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from onnxlet.ops.microsoft.blockwise import unpack_bits
 from onnxlet.providers.base import Step
 
 from .. import pieces
-from ..compiler import Compiler, Place
+from ..compiler import COPY_GRAIN, Compiler, Place
 from ..derived import DerivedTensor
 from ..engine import f32
 from .common import (
     F32,
     I8,
+    I32,
+    I64,
     NO_ACTIVATION,
     U8,
     Activation,
@@ -28,10 +30,21 @@ from .common import (
     need_constant,
     need_float32,
     need_types,
+    normal_axis,
+    output_shape,
     present,
     shape_of,
+    text,
 )
+from .expansion import Expansion, expand
 from .registry import Emit, Refused, lower
+
+MICROSOFT = "com.microsoft"
+ACTIVATIONS = {
+    "relu": ("Relu", {}), "tanh": ("Tanh", {}), "sigmoid": ("Sigmoid", {}), "silu": ("Swish", {}),
+    "gelu": ("Gelu", {}), "gelutanh": ("Gelu", {"approximate": "tanh"}), "": ("Identity", {}),
+}  # fmt: skip
+"""What MatMulNBitsMlp's activations are called elsewhere."""
 
 PIECE_COLUMNS = 16
 SCRATCH = 1 << 14
@@ -144,7 +157,7 @@ def weights_call(
     )  # fmt: skip
 
 
-@lower("MatMulNBits", domain="com.microsoft")
+@lower("MatMulNBits", domain=MICROSOFT)
 def matmul_n_bits(step: Step) -> Emit:
     """A, B, scales, zero points, (an order of the rows), bias."""
     need_float32(step, 0, 2, 5)
@@ -200,5 +213,79 @@ def matmul_n_bits(step: Step) -> Emit:
             "zeros": computed(3, "zeros", zeros_per_block) if present(step, 3) else 0,
         }  # fmt: skip
         weights_call(c, weights, c.input(0), c.output(), m, n, k, c.input(5))
+
+    return emit
+
+
+@expand("MatMulNBitsQkv", "MatMulNBitsMlp", domain=MICROSOFT)
+def joined_n_bits(e: Expansion) -> None:
+    """A, skip, scale of a normalisation; then weights, scales and bias of each product. Outputs: those of the products,
+    or an activation of the first one by the second; and A + skip."""
+    step = e.step
+    need_float32(step, 0, 1, 2)
+    gated = step.node.op_type == "MatMulNBitsMlp"
+    x, total = e.input(0), e.output(1 if gated else 3)
+    if present(step, 1):
+        x = e.binary("Add", x, e.input(1), total)
+    elif total:
+        e.add("Identity", [x], output=total)
+    if present(step, 2):
+        epsilon = float(step.attribute("epsilon", 1e-5 if gated else 1e-6))
+        x = e.add("RMSNormalization", [x, e.input(2)], version=23, axis=-1, epsilon=epsilon)
+    attributes = {name: step.attribute(name, 4) for name in ("K", "bits", "block_size")}
+    products = []
+    for i, size in enumerate(("N", "N") if gated else ("Nq", "Nkv", "Nkv")):
+        weights, scales, bias = (e.input(3 + 3 * i + j) for j in range(3))
+        columns = int(step.attribute(size))
+        output = "" if gated else e.output(i)
+        if gated or output:
+            inputs = [x, weights, scales, *(["", "", bias] if bias else [])]
+            y = e.add("MatMulNBits", inputs, (*e.shape(x)[:-1], columns), output=output, domain=MICROSOFT, version=1,
+                      N=columns, **attributes)  # fmt: skip
+            products.append(y)
+    if gated:
+        name = text(step.attribute("activation")).lower()
+        if name not in ACTIVATIONS:
+            raise Refused(f"activation {name} has no kernel here")
+        operator, options = ACTIVATIONS[name]
+        gate = e.add(operator, [products[0]], **options)
+        e.binary("Mul", gate, products[1], e.output())
+
+
+@lower("GatherBlockQuantized", domain=MICROSOFT)
+def gather_block_quantized(step: Step) -> Emit:
+    """Table, indices, scales, zero points."""
+    need_types(step, (U8,), 0, 3)
+    need_types(step, (I32, I64), 1)
+    need_float32(step, 2)
+    table, bits = shape_of(step, 0), int(step.attribute("bits", 4))
+    if normal_axis(step.attribute("gather_axis", 0), len(table)) or bits not in (2, 4, 8):
+        raise Refused("rows picked along another axis, or of other bits, have no kernel")
+    if normal_axis(step.attribute("quantize_axis", 1), len(table)) != len(table) - 1 or len(table) < 2:
+        raise Refused("blocks along another axis than the last have no kernel")
+    columns = output_shape(step)[-1]
+    block = int(step.attribute("block_size", 128)) or columns
+    scales = (*table[:-1], -(-columns // max(block, 1)))
+    if shape_of(step, 2) != scales:
+        raise Refused("scales of this shape have no kernel")
+    if present(step, 3):
+        need_constant(step, 3, "zero points")
+
+    def emit(c: Compiler) -> None:
+        zeros: Place = 0
+        if present(step, 3):
+            points = c.tensor(3)
+            assert points is not None
+            zeros = c.computed(
+                ("zeros of blocks", bits, scales), lambda: unpack_bits(points.numpy(), bits, scales[-1]).astype(F32),
+                step.node.inputs[3],
+            )  # fmt: skip
+        inner, units = prod(table[1:-1]), prod(output_shape(step)[:-1])
+        if columns:
+            c.emit(
+                "gather_blocks", units=units, grain=max(1, COPY_GRAIN // columns), table=c.input(0), bits=bits,
+                indices=c.input(1), index_size=dtype_of(step, 1).itemsize, scales=c.input(2), zeros=zeros, y=c.output(),
+                axis=table[0], inner=inner, columns=columns, block=block,
+            )  # fmt: skip
 
     return emit

@@ -69,8 +69,8 @@ static NOINLINE void widen_8(const Weights *w, word k0, word k1, float *to) { wi
 typedef vf Sums[PANELS][2][PER_PANEL];
 
 // Adds x[0] and x[1] times rows k and k + 1 of the panels.
-INLINE void add_two_rows(const Weights *w, word k, const float x[2], vf zero[PANELS][PER_PANEL], Sums sum, const int bits,
-                         const int zeros) {
+INLINE void add_two_rows(const Weights *w, word k, const float x[2], vf zero[PANELS][PER_PANEL], Sums sum,
+                         const int bits, const int zeros) {
     UNROLL for (int p = 0; p < PANELS; p++) {
         vf rows[2][PER_PANEL];
         two_rows(w + p, k, bits, rows);
@@ -172,7 +172,8 @@ KERNEL_BODY(gemm_weights) {
             for (word j = 0; j < width; j++) bias[j] = F32(a->bias)[n + j];
         if (a->m > 1) {
             for (word at = 0; at < width; at += TILE_COLUMNS)
-                rows_by_panels(a, w + at / PANEL, n + at, min_word(TILE_COLUMNS, width - at), bias + at, (float *)scratch);
+                rows_by_panels(a, w + at / PANEL, n + at, min_word(TILE_COLUMNS, width - at), bias + at,
+                               (float *)scratch);
         } else if (a->m == 1) {
             float sums[PIECE_COLUMNS];
             (a->bits == 4 ? row_4 : row_8)(w, F32(a->a), a->k, bias, sums);
@@ -186,9 +187,9 @@ KERNEL_BODY(gemm_weights) {
 
 // Rows picked from a table of `bits` (2, 4 or 8), made float32. NumPy twin: onnxlet/ops, GatherBlockQuantized.
 //
-// The table is [axis, inner, columns], packed along its columns, the lowest bits of a byte first; each `block` of columns
-// has a scale, and a zero point: [axis, inner, blocks] float32; where `zeros` is 0, the middle of the range is. An index
-// outside of the axis picks zeros. Unit: one row of y, which is [indices, inner, columns].
+// The table is [axis, inner, columns], packed along its columns, the lowest bits of a byte first; each `block` of
+// columns has a scale, and a zero point: [axis, inner, blocks] float32; where `zeros` is 0, the middle of the range is.
+// An index outside of the axis picks zeros. Unit: one row of y, which is [indices, inner, columns].
 KERNEL(gather_blocks, table, bits, indices, index_size, scales, zeros, y, axis, inner, columns, block) {
     const word blocks = div_up(a->columns, a->block), row_bytes = a->columns * a->bits / 8;
     const uint32_t bits = (uint32_t)a->bits, shift = bits == 8 ? 0 : bits == 4 ? 1 : 2, part = (1u << shift) - 1;

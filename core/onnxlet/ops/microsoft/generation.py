@@ -47,6 +47,16 @@ class Rules:
     more: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
     """Further rules: of scores and sequences."""
 
+    @classmethod
+    def of(
+        cls, eos: int, min_length: np.ndarray | None, repetition_penalty: np.ndarray | None, ngrams: int,
+        vocab_mask: np.ndarray | None, prefix_vocab_mask: np.ndarray | None, **more: Any,
+    ) -> Rules:  # fmt: skip
+        """The rules that operators have in common, as their inputs and attributes give them, and `more`."""
+        least = number(min_length, 0, "min_length")
+        penalty = number(repetition_penalty, 1.0, "repetition_penalty")
+        return cls(eos, least, penalty, ngrams, vocab_mask, prefix_vocab_mask, **more)
+
     def apply(self, scores: np.ndarray, sequences: np.ndarray, first: bool) -> np.ndarray:
         """Scores (rows, vocabulary) of what may follow sequences (rows, length)."""
         scores = scores.copy()
@@ -72,45 +82,43 @@ class Rules:
 
 
 def search_one(
-    decoder: Decoder,
+    model_type: int,
+    bodies: Mapping[str, Body | None],
+    graphs: Mapping[str, Graph],
+    prompt: np.ndarray,
+    attention_mask: np.ndarray | None,
     rules: Rules,
     choose: Callable[[np.ndarray], np.ndarray],
-    max_length: int,
+    max_length: np.ndarray,
     pad: int,
-    vocab_size: int | None,
+    vocab_size: int,
 ) -> Generator[Any, Any, np.ndarray]:
     """Sequences (rows, max_length) by tokens (rows) that `choose` takes from scores (rows, vocabulary)."""
+    if model_type:
+        raise ValueError(f"model_type is {model_type}; only 0, models of a decoder alone, is known")
+    longest = number(max_length, 0, "max_length")
+    decoder = DecoderOnly(bodies, graphs, prompt, attention_mask, pad, 1, longest)
     sequences, rows = decoder.sequences, len(decoder.sequences)
-    if sequences.shape[1] >= max_length:
-        raise ValueError(f"max_length is {max_length}, the prompt has {sequences.shape[1]} tokens already")
+    if sequences.shape[1] >= longest:
+        raise ValueError(f"max_length is {longest}, the prompt has {sequences.shape[1]} tokens already")
     done, order = np.zeros(rows, bool), np.arange(rows)
     logits = yield from decoder.first()
     first = True
     while True:
-        tokens = choose(rules.apply(logits[:, :vocab_size], sequences, first)).astype(np.int32)
+        tokens = choose(rules.apply(logits[:, : whole(vocab_size)], sequences, first)).astype(np.int32)
         done = done | (tokens == rules.eos)
         tokens = np.where(done, np.int32(pad), tokens)
         sequences = np.concatenate([sequences, tokens[:, None]], axis=1)
-        if done.all() or sequences.shape[1] == max_length:
+        if done.all() or sequences.shape[1] == longest:
             break
         logits = yield from decoder.after(sequences, order)
         first = False
-    rest = np.full((rows, max_length - sequences.shape[1]), pad, np.int32)
+    rest = np.full((rows, longest - sequences.shape[1]), pad, np.int32)
     return np.concatenate([sequences, rest], axis=1)
 
 
-def decoder_only(
-    model_type: int,
-    bodies: Mapping[str, Body | None],
-    graphs: Mapping[str, Graph],
-    input_ids: np.ndarray,
-    attention_mask: np.ndarray | None,
-    pad: int,
-    max_length: int,
-) -> Decoder:
-    if model_type:
-        raise ValueError(f"model_type is {model_type}; only 0, models of a decoder alone, is known")
-    return DecoderOnly(bodies, graphs, input_ids, attention_mask, pad, 1, max_length)
+def whole(vocab_size: int) -> int | None:
+    return vocab_size if vocab_size > 0 else None
 
 
 @op("GreedySearch", domain=MICROSOFT)
@@ -135,21 +143,13 @@ def greedy_search(
     graphs: Mapping[str, Graph],
 ) -> Results:
     """Sequences (batch, max_length) that each time continue with the token of the greatest logit."""
-    longest = number(max_length, 0, "max_length")
     bodies = {"decoder": decoder, "init_decoder": init_decoder, "encoder": encoder}
-    model = decoder_only(model_type, bodies, graphs, input_ids, attention_mask, pad_token_id, longest)
-    rules = Rules(
-        eos_token_id, number(min_length, 0, "min_length"), number(repetition_penalty, 1.0, "repetition_penalty"),
-        no_repeat_ngram_size, vocab_mask, prefix_vocab_mask,
-    )  # fmt: skip
+    rules = Rules.of(eos_token_id, min_length, repetition_penalty, no_repeat_ngram_size, vocab_mask, prefix_vocab_mask)
     sequences = yield from search_one(
-        model, rules, lambda scores: scores.argmax(axis=1), longest, pad_token_id, whole(vocab_size)
-    )
+        model_type, bodies, graphs, input_ids, attention_mask, rules, lambda scores: scores.argmax(axis=1), max_length,
+        pad_token_id, vocab_size,
+    )  # fmt: skip
     return (sequences,)
-
-
-def whole(vocab_size: int) -> int | None:
-    return vocab_size if vocab_size > 0 else None
 
 
 def nucleus(scores: np.ndarray, top_p: float, filter_value: float, min_tokens_to_keep: int, custom: int) -> np.ndarray:
@@ -201,12 +201,10 @@ def sampling(
     graphs: Mapping[str, Graph],
 ) -> Results:
     """Sequences (batch, max_length) of tokens drawn by their probability; also the scores of the last drawing."""
-    longest = number(max_length, 0, "max_length")
     bodies = {"decoder": decoder, "init_decoder": init_decoder, "encoder": encoder}
-    model = decoder_only(model_type, bodies, graphs, input_ids, attention_mask, pad_token_id, longest)
-    rules = Rules(
-        eos_token_id, number(min_length, 0, "min_length"), number(repetition_penalty, 1.0, "repetition_penalty"),
-        no_repeat_ngram_size, vocab_mask, prefix_vocab_mask, temperature, presence_penalty, presence_mask,
+    rules = Rules.of(
+        eos_token_id, min_length, repetition_penalty, no_repeat_ngram_size, vocab_mask, prefix_vocab_mask,
+        temperature=temperature, presence_penalty=presence_penalty, presence_mask=presence_mask,
     )  # fmt: skip
     random = np.random.default_rng(number(seed, None, "seed"))
     filtered = np.zeros((0, 0), np.float32)
@@ -217,7 +215,9 @@ def sampling(
         total = np.cumsum(softmax(filtered.astype(np.float64)), axis=1)
         return (random.random((len(total), 1)) * total[:, -1:] >= total).sum(axis=1)
 
-    sequences = yield from search_one(model, rules, draw, longest, pad_token_id, whole(vocab_size))
+    sequences = yield from search_one(
+        model_type, bodies, graphs, input_ids, attention_mask, rules, draw, max_length, pad_token_id, vocab_size
+    )
     return sequences, filtered
 
 
@@ -324,27 +324,29 @@ def search_beams(
     decoder: Decoder,
     rules: Rules,
     beams: int,
-    returned: int,
+    num_return_sequences: np.ndarray,
     max_length: int,
-    length_penalty: float,
+    length_penalty: np.ndarray | None,
     early_stopping: int,
     pad: int,
-    vocab_size: int | None,
+    vocab_size: int,
 ) -> Generator[Any, Any, Found]:
     rows, length = decoder.sequences.shape
+    returned = number(num_return_sequences, 1, "num_return_sequences")
+    penalty = number(length_penalty, 1.0, "length_penalty")
     if not 1 <= returned <= beams:
         raise ValueError(f"num_return_sequences is {returned}, of {beams} beams")
     if length >= max_length:
         raise ValueError(f"max_length is {max_length}, the prompt has {length} tokens already")
     totals = np.full((rows // beams, beams), FAR_BELOW)
     totals[:, 0] = 0
-    hypotheses = [Hypotheses(beams, length_penalty, bool(early_stopping)) for _ in range(rows // beams)]
+    hypotheses = [Hypotheses(beams, penalty, bool(early_stopping)) for _ in range(rows // beams)]
     paths = np.zeros((rows, 0), np.int64)
     state = Beams(decoder.sequences, beams, pad, rules.eos, hypotheses, totals, paths)
     steps: list[np.ndarray] = []
     first = logits = yield from decoder.first()
     while True:
-        scores = log_softmax(logits[:, :vocab_size])
+        scores = log_softmax(logits[:, : whole(vocab_size)])
         scores = rules.apply(scores, state.sequences, not steps)
         scores = scores.reshape(*totals.shape, -1) + state.totals[..., None]
         steps.append(scores)
@@ -358,6 +360,11 @@ def search_beams(
     return Found(
         sequences, best, np.concatenate([np.stack(steps), rest]), first[::beams], [[p for *_, p in h] for h in found]
     )
+
+
+def prompt_of(given: np.ndarray | None, input_ids: np.ndarray, start: int) -> np.ndarray:
+    """What a decoder beside an encoder begins with: what is given, or the token to start with."""
+    return np.full((len(input_ids), 1), start, np.int32) if given is None else given
 
 
 def encoder_mask(ids: np.ndarray, pad: int) -> np.ndarray:
@@ -397,9 +404,7 @@ def beam_search(
     all tokens at every step, which are zero after the last."""
     longest, beams = number(max_length, 0, "max_length"), number(num_beams, 1, "num_beams")
     bodies = {"decoder": decoder, "init_decoder": init_decoder, "encoder": encoder}
-    prompt = decoder_input_ids
-    if prompt is None:
-        prompt = np.full((len(input_ids), 1), decoder_start_token_id, np.int32)
+    prompt = prompt_of(decoder_input_ids, input_ids, decoder_start_token_id)
     model: Decoder
     if model_type == 0:
         model = DecoderOnly(bodies, graphs, input_ids, attention_mask, pad_token_id, beams, longest)
@@ -410,13 +415,9 @@ def beam_search(
         model = EncoderDecoder(bodies, graphs, [input_ids, prompt], None, prompt, beams, longest)
     else:
         raise ValueError(f"model_type is {model_type}; 0, 1 and 2 are known")
-    rules = Rules(
-        eos_token_id, number(min_length, 0, "min_length"), number(repetition_penalty, 1.0, "repetition_penalty"),
-        no_repeat_ngram_size, vocab_mask, prefix_vocab_mask,
-    )  # fmt: skip
+    rules = Rules.of(eos_token_id, min_length, repetition_penalty, no_repeat_ngram_size, vocab_mask, prefix_vocab_mask)
     found = yield from search_beams(
-        model, rules, beams, number(num_return_sequences, 1, "num_return_sequences"), longest,
-        number(length_penalty, 1.0, "length_penalty"), early_stopping, pad_token_id, whole(vocab_size),
-    )  # fmt: skip
+        model, rules, beams, num_return_sequences, longest, length_penalty, early_stopping, pad_token_id, vocab_size
+    )
     dtype = next((t for t in output_types[1:] if t is not None), np.dtype(np.float32))
     return found.sequences, narrow(found.scores, dtype), narrow(found.steps, dtype)

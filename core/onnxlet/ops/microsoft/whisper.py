@@ -14,7 +14,7 @@ from ..common import to_float32
 from ..precision import narrow
 from ..registry import op
 from .decoders import Body, EncoderDecoder
-from .generation import LOWEST, Results, Rules, number, search_beams, whole
+from .generation import LOWEST, Results, Rules, number, prompt_of, search_beams
 from .layers import MICROSOFT
 
 MAX_INITIAL_TIMESTAMP = 50
@@ -105,9 +105,7 @@ def whisper_beam_search(
     if extra_decoding_ids is not None and extra_decoding_ids.size:
         raise UnsupportedError("WhisperBeamSearch with extra_decoding_ids is not implemented")
     longest, beams = number(max_length, 0, "max_length"), number(num_beams, 1, "num_beams")
-    prompt = decoder_input_ids
-    if prompt is None:
-        prompt = np.full((len(input_ids), 1), decoder_start_token_id, np.int32)
+    prompt = prompt_of(decoder_input_ids, input_ids, decoder_start_token_id)
     bodies = {"decoder": decoder, "encoder": encoder}
     model = EncoderDecoder(bodies, graphs, [input_ids, prompt], None, prompt, beams, longest)
     times = None
@@ -117,14 +115,13 @@ def whisper_beam_search(
         never = [t for t in (no_timestamps_token_id, start_of_lm_token_id) if t is not None]
         first = [t for t in (decoder_start_token_id, translate_token_id, transcribe_token_id) if t is not None]
         times = Timestamps(eos_token_id, beginning_timestamp_token_id, never, [t for t in first if t >= 0]).apply
-    rules = Rules(
-        eos_token_id, number(min_length, 0, "min_length"), number(repetition_penalty, 1.0, "repetition_penalty"),
-        no_repeat_ngram_size, vocab_mask, prefix_vocab_mask, number(temperature, 1.0, "temperature"), more=times,
+    rules = Rules.of(
+        eos_token_id, min_length, repetition_penalty, no_repeat_ngram_size, vocab_mask, prefix_vocab_mask,
+        temperature=number(temperature, 1.0, "temperature"), more=times,
     )  # fmt: skip
     found = yield from search_beams(
-        model, rules, beams, number(num_return_sequences, 1, "num_return_sequences"), longest,
-        number(length_penalty, 1.0, "length_penalty"), early_stopping, pad_token_id, whole(vocab_size),
-    )  # fmt: skip
+        model, rules, beams, num_return_sequences, longest, length_penalty, early_stopping, pad_token_id, vocab_size
+    )
     dtype = next((t for t in output_types[1:3] if t is not None), np.dtype(np.float32))
     looked = None
     if decoder_output_cross_qk:

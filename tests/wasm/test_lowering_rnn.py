@@ -81,10 +81,14 @@ def test_batch_first(provider):
     check(provider, one, {"x": some(2, 5, 4)}, layer("LSTM", 1, 4, 6), references={"LSTM": operator.function})
 
 
-def test_constant_lengths_of_whole_sequences(provider):
-    lengths = np.array([5, 5], np.int32)
-    one = node("LSTM", "x w r b n", "y yh yc", hidden_size=6)
-    check(provider, one, {"x": some(5, 2, 4)}, {**layer("LSTM", 1, 4, 6), "n": lengths})
+@pytest.mark.parametrize("lengths", [[5, 5], [5, 3], [1, 4]])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_constant_lengths(provider, direction, lengths):
+    directions = 2 if direction == "bidirectional" else 1
+    for operator, outputs in (("LSTM", "y yh yc"), ("GRU", "y yh"), ("RNN", "y yh")):
+        one = node(operator, "x w r b n", outputs, hidden_size=6, direction=direction)
+        constants = {**layer(operator, directions, 4, 6), "n": np.array(lengths, np.int32)}
+        check(provider, one, {"x": some(5, 2, 4)}, constants)
 
 
 def test_refusals(provider):

@@ -51,10 +51,12 @@ class Workbench:
             )
         return self.engine.read(address, dtype, shape)
 
-    def call(self, kernel: str, *, units: int, scratch: int = 0, **fields: int | float) -> None:
-        """Run a kernel: in uneven pieces, the last one first, then whole, which must give the same bytes."""
-        cuts = sorted({0, units // 3, units // 3 + 1, units - units // 5, units} - {units + 1})
-        pieces = list(itertools.pairwise(cuts))[::-1]
+    def call(self, kernel: str, *, units: int, rounds: int = 1, scratch: int = 0, **fields: int | float) -> None:
+        """Run a kernel: each round in uneven pieces, the last one first, then whole, which must give the same bytes."""
+        each = units // rounds
+        cuts = sorted({0, each // 3, each // 3 + 1, each - each // 5, each} - {each + 1})
+        within = list(itertools.pairwise(cuts))[::-1]
+        pieces = [(first + begin, first + end) for first in range(0, units, each or 1) for begin, end in within]
         self.engine.call_pieces(kernel, units, pieces, scratch, fields)
         outputs = [a for a in self._outputs if a in fields.values()]
         in_pieces = {a: self.get(a).tobytes() for a in outputs}

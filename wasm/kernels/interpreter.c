@@ -1,12 +1,15 @@
-// Walks a tape: an array of operations [kernel, words, units, grain, arguments...], each of `words` words.
+// Walks a tape: an array of operations [kernel, words, units, grain, rounds, arguments...], each of `words` words.
+//
+// An operation's units fall into `rounds` of equally many. The units of a round are independent of each other; a round
+// may need what the one before it computed.
 //
 // One call of `run` computes a whole program. The names and the arguments of all kernels can be asked, so that whoever
 // writes tapes is checked against these sources.
 //
-// `run_shared` does the same with the help of threads that are in `help`. It publishes one operation after the other as
-// a number of chunks; whoever is free claims the next chunk by compare-and-swap. No one waits for a thread to arrive:
+// `run_shared` does the same with the help of threads that are in `help`. It publishes one round after the other as a
+// number of chunks; whoever is free claims the next chunk by compare-and-swap. No one waits for a thread to arrive:
 // a thread that is late, or not there at all, leaves its chunks to the others. Only chunks that were claimed are waited
-// for, by the caller, before the next operation.
+// for, by the caller, before the next round.
 #include "kernel.h"
 #include "sleep.h"
 
@@ -31,7 +34,7 @@ static const char *const descriptions[] = {
 #undef ENTRY
 };
 
-enum { KERNEL_INDEX, WORDS, UNITS, GRAIN, ARGUMENTS };
+enum { KERNEL_INDEX, WORDS, UNITS, GRAIN, ROUNDS, ARGUMENTS };
 
 // How many kernels there are.
 EXPORT int kernel_count(void) { return sizeof kernels / sizeof *kernels; }
@@ -53,7 +56,7 @@ EXPORT void run_piece(const word *tape, uintptr_t begin, uintptr_t end, char *sc
 
 // More chunks than threads, so that one that is held up does not hold up all.
 #define CHUNKS_PER_THREAD 4
-// An operation of fewer grains is over before another thread has taken note of it (engine.py says the same).
+// A round of fewer grains is over before another thread has taken note of it (engine.py says the same).
 #define GRAINS_WORTH_SHARING 2
 // How often an idle thread looks for work before it sleeps: about half a millisecond.
 #if defined(__x86_64__)
@@ -68,15 +71,16 @@ EXPORT void run_piece(const word *tape, uintptr_t begin, uintptr_t end, char *sc
 
 // What threads share. What different threads write lies in different cache lines.
 typedef struct {
-    _Alignas(64) uint64_t turn; // number of the operation << 32 | its chunks << 16 | the next chunk to claim
+    _Alignas(64) uint64_t turn; // number of the round << 32 | its chunks << 16 | the next chunk to claim
 
-    // The operation that `turn` speaks of: written while no chunk of it can be claimed.
+    // The round that `turn` speaks of: written while no chunk of it can be claimed.
     _Alignas(64) const word *operation;
-    word chunk; // units in a chunk
+    word begin, end; // its units
+    word chunk;      // units in a chunk
     char *scratch;
     word stride; // from one thread's scratch to the next one's
 
-    _Alignas(64) uint32_t done; // chunks of the operation that are computed, and BROKEN
+    _Alignas(64) uint32_t done; // chunks of the round that are computed, and BROKEN
     uint32_t caller_sleeps;
 
     _Alignas(64) uint32_t wake; // changes when sleepers have to look again
@@ -108,9 +112,9 @@ EXPORT uint32_t control_helped(Control *c) { return LOAD(c->helped); }
 
 INLINE int has_chunks(uint64_t turn) { return (turn & 0xffff) < (turn >> 16 & 0xffff); }
 
-// Compute chunks of the published operation until all are claimed; returns how many.
+// Compute chunks of the published round until all are claimed; returns how many.
 //
-// What is read between `turn` and its exchange is of one operation whenever the exchange succeeds: it succeeds only if
+// What is read between `turn` and its exchange is of one round whenever the exchange succeeds: it succeeds only if
 // a chunk was still to be claimed, and the caller changes nothing before all of them are computed.
 static uint32_t compute_chunks(Control *c, word thread) {
     uint32_t computed = 0;
@@ -118,11 +122,11 @@ static uint32_t compute_chunks(Control *c, word thread) {
         uint64_t turn = LOAD(c->turn);
         if (!has_chunks(turn)) return computed;
         const word *operation = LOAD(c->operation);
-        word chunk = LOAD(c->chunk);
+        word chunk = LOAD(c->chunk), first = LOAD(c->begin), end = LOAD(c->end);
         char *scratch = LOAD(c->scratch) + thread * LOAD(c->stride);
         if (!__atomic_compare_exchange_n(&c->turn, &turn, turn + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
-        word begin = (word)(turn & 0xffff) * chunk;
-        kernels[operation[KERNEL_INDEX]](operation + ARGUMENTS, begin, min_word(begin + chunk, operation[UNITS]), scratch);
+        word begin = first + (word)(turn & 0xffff) * chunk;
+        kernels[operation[KERNEL_INDEX]](operation + ARGUMENTS, begin, min_word(begin + chunk, end), scratch);
         computed++;
         if (thread) ADD(c->helped, 1);
         ADD(c->done, 1);
@@ -198,9 +202,9 @@ EXPORT void run_shared(const word *tape, uintptr_t words, char *scratch, Control
         return;
     }
     for (const word *end = tape + words; tape < end; tape += tape[WORDS]) {
-        word units = tape[UNITS], grain = tape[GRAIN];
+        word all = tape[UNITS], units = all / tape[ROUNDS], grain = tape[GRAIN];
         if (units < GRAINS_WORTH_SHARING * grain) {
-            kernels[tape[KERNEL_INDEX]](tape + ARGUMENTS, 0, units, scratch);
+            kernels[tape[KERNEL_INDEX]](tape + ARGUMENTS, 0, all, scratch);
             continue;
         }
         word chunk = div_up(units, min_word(units / grain, min_word(CHUNKS_PER_THREAD * threads, MOST_CHUNKS)));
@@ -209,11 +213,15 @@ EXPORT void run_shared(const word *tape, uintptr_t words, char *scratch, Control
         STORE(c->operation, tape);
         STORE(c->chunk, chunk);
         STORE(c->scratch, scratch);
-        STORE(c->done, 0);
-        STORE(c->turn, ((LOAD(c->turn) >> 32) + 1) << 32 | chunks << 16);
-        if (LOAD(c->sleepers)) wake_sleepers(c);
-        compute_chunks(c, 0);
-        await_chunks(c, chunks);
+        for (word begin = 0; begin < all; begin += units) {
+            STORE(c->begin, begin);
+            STORE(c->end, begin + units);
+            STORE(c->done, 0);
+            STORE(c->turn, ((LOAD(c->turn) >> 32) + 1) << 32 | chunks << 16);
+            if (LOAD(c->sleepers)) wake_sleepers(c);
+            compute_chunks(c, 0);
+            await_chunks(c, chunks);
+        }
     }
 }
 

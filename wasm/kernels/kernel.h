@@ -23,7 +23,8 @@ typedef int64_t word;
 #define UNROLL _Pragma("clang loop unroll(full)")
 
 // Defines a kernel: its arguments in the order in which they lie on the tape, then its body, which computes the units
-// [begin, end), at least one. Units write disjoint memory, and how they are cut into pieces never changes a result. `a`
+// [begin, end), at least one. Units (where there are rounds of them: those of a round) write disjoint memory, and how
+// they are cut into pieces never changes a result. `a`
 // holds the arguments; `scratch` (64-byte aligned) belongs to the calling thread.
 //
 //     KERNEL(negate, x, y, count) {

@@ -76,6 +76,7 @@ class Operation(NamedTuple):
     kernel: str
     units: int
     grain: float
+    rounds: int
     scratch: int
     fields: dict[str, Place]
     label: str
@@ -246,9 +247,14 @@ class Compiler:
         return self.memory.computed(key, compute, *tensors)
 
     def emit(self, kernel: str, *, units: int, grain: float = 1, scratch: int = 0, **fields: Place) -> None:
-        """Record a kernel call; nothing if there are no units."""
-        if units <= 0:
-            return
+        """Record a kernel call (see `Tape.emit`); nothing if there are no units."""
+        if units > 0:
+            self.emit_rounds(kernel, 1, units, grain, scratch, fields)
+
+    def emit_rounds(
+        self, kernel: str, rounds: int, units: int, grain: float, scratch: int, fields: dict[str, Place]
+    ) -> None:
+        """As `emit`, with units that fall into rounds."""
         number = len(self.operations)
         for place in fields.values():
             if type(place) is Ref:
@@ -256,7 +262,7 @@ class Compiler:
                 if buffer.first > number:
                     buffer.first = number
                 buffer.last = number
-        self.operations.append(Operation(kernel, units, grain, scratch, fields, self.step.node.label))
+        self.operations.append(Operation(kernel, units, grain, rounds, scratch, fields, self.step.node.label))
 
     # Values
 

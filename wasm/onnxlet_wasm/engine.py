@@ -1,8 +1,8 @@
 """The engine: compiled kernels, the memory they work in, and the tapes they run.
 
-A tape is an array of 64-bit words, operation after operation: [kernel, words, units, grain, arguments...]. Kernels are
-known by name and their arguments by name, as the C sources declare them, so a tape that does not fit the kernels is an
-error in Python. One call of `Engine.run` computes a whole tape.
+A tape is an array of 64-bit words, operation after operation: [kernel, words, units, grain, rounds, arguments...].
+Kernels are known by name and their arguments by name, as the C sources declare them, so a tape that does not fit the
+kernels is an error in Python. One call of `Engine.run` computes a whole tape.
 
 The host, where kernels and memory live, is a native library on a desktop (`native.py`) and a WebAssembly module with
 a memory of its own in a browser (`browser.py`).
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 IN_BROWSER = sys.platform == "emscripten"
 
-HEADER_WORDS = 4
+HEADER_WORDS = 5
 WORTH_A_CHUNK = 2
-"""Grains of an operation from which on it is cut into chunks (interpreter.c says the same)."""
+"""Grains of a round from which on it is cut into chunks (interpreter.c says the same)."""
 WORTH_SHARING = 16
 """Grains of all such operations for which threads are started: some 64 µs, about what it takes to wake one."""
 
@@ -203,7 +203,7 @@ class Engine:
         if out.nbytes:
             self.host.read_into(address, out)
 
-    def words(self, kernel: str, units: int, grain: int, values: dict[str, int | float]) -> list[int]:
+    def words(self, kernel: str, units: int, grain: int, rounds: int, values: dict[str, int | float]) -> list[int]:
         """One operation of a tape. A Python float stands for the bits of a float32. Raises `ProviderError` where the
         kernel is unknown or its arguments are not exactly the named ones."""
         known = self.fields.get(kernel)
@@ -215,7 +215,7 @@ class Engine:
         if len(values) != len(names) or any(name not in values for name in names):
             missing, extra = [n for n in names if n not in values], [n for n in values if n not in names]
             raise ProviderError(f"kernel {kernel!r} takes {', '.join(names)}; missing: {missing}, unknown: {extra}")
-        words = [index, HEADER_WORDS + len(names), units, grain]
+        words = [index, HEADER_WORDS + len(names), units, grain, rounds]
         for name in names:
             value = values[name]
             words.append(f32(value) if isinstance(value, float) else int(value))
@@ -234,7 +234,7 @@ class Engine:
         fields: dict[str, int | float],
     ) -> None:
         """As `call`, but the given ranges of units one after the other, where there are any, as threads would."""
-        words = self.words(kernel, units, 1, fields)
+        words = self.words(kernel, units, 1, 1, fields)
         self.write(self._call_tape, np.array(words, np.int64))
         space = self.alloc(scratch) if scratch else 0
         try:
@@ -271,14 +271,17 @@ class Tape:
         self.operations: list[tuple[str, int]] = []
         """Kernel and first word of each operation."""
 
-    def emit(self, kernel: str, *, units: int, grain: float = 1, scratch: int = 0, **fields: int | float) -> None:
-        """Add an operation: `units` independent pieces of work, `grain` of which are worth a thread. That may be less
-        than one: `units / grain` is how much work there is."""
+    def emit(
+        self, kernel: str, *, units: int, grain: float = 1, rounds: int = 1, scratch: int = 0, **fields: int | float
+    ) -> None:
+        """Add an operation: `units` pieces of work, `grain` of which are worth a thread. That may be less than one:
+        `units / grain` is how much work there is. Units are independent of each other, or fall into `rounds` of equally
+        many, the units of one of which are."""
         self.operations.append((kernel, len(self._words)))
         least = max(1, math.ceil(grain))
-        self._words += self.engine.words(kernel, units, least, fields)
+        self._words += self.engine.words(kernel, units, least, rounds, fields)
         self.scratch = max(self.scratch, scratch)
-        if units >= WORTH_A_CHUNK * least:
+        if units >= WORTH_A_CHUNK * least * rounds:
             self._grains += units / grain
 
     @property

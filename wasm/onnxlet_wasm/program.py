@@ -140,7 +140,7 @@ class Program:
         tape = Tape(self._memory.engine)
         for o in operations:
             fields = {name: _address(place) for name, place in o.fields.items()}
-            tape.emit(o.kernel, units=o.units, grain=o.grain, scratch=o.scratch, **fields)
+            tape.emit(o.kernel, units=o.units, grain=o.grain, rounds=o.rounds, scratch=o.scratch, **fields)
         self._shared = tape.worth_sharing and self._memory.engine.threads > 1
         self._memory.reserve_scratch(tape.scratch, self._shared)
         self._starts = [first for _, first in tape.operations]

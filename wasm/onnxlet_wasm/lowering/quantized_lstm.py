@@ -54,9 +54,8 @@ def dynamic_quantize_lstm(step: Step) -> Emit:
         scales = [_scale(c, s, d, _R_SCALE) for d in each]
         scratch = pieces.int8_scratch(s.hidden) + 17 * s.batch * s.hidden + 128
         run_directions(
-            c, "lstm_int8", s, 2, 4, gates_of, (1, scratch), batch=s.batch,
-            panels=[p for p, _ in packed], columns=[p for _, p in packed], scale=[p for p, _ in scales],
-            scales=scales[0][1],
+            c, "lstm_int8", s, 2, 4, gates_of, rounds=1, units=1, scratch=scratch, panels=[p for p, _ in packed],
+            columns=[p for _, p in packed], scale=[p for p, _ in scales], scales=scales[0][1],
             peephole=[c.input(_PEEPHOLE) + 12 * s.hidden * d if present(step, _PEEPHOLE) else 0 for d in each],
         )  # fmt: skip
 

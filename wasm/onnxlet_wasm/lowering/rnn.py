@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from onnxlet.providers.base import Step
 from .. import pieces
 from ..compiler import Compiler, Place
 from ..engine import f32
-from .common import NO_ACTIVATION, grain, need_constant, need_float32, present, shape_of, text
+from .common import MOVED, NO_ACTIVATION, grain, need_constant, need_float32, present, shape_of, text
 from .gemm import gemm_call
 from .registry import Emit, Refused, lower
 
@@ -62,17 +63,21 @@ def layer_of(step: Step, name: str, gates: int, hidden: int, other_types: Sequen
     batch, steps = (shape[0], shape[1]) if batch_first else (shape[1], shape[0])
     if batch_first and len(reverse) > 1:
         raise Refused(f"a bidirectional {name} with layout 1 has no kernel")
-    if present(step, _LENGTHS) and (need_constant(step, _LENGTHS, "sequence lengths") != steps).any():
-        raise Refused(f"{name} with sequences of different lengths has no kernel")
+    if present(step, _LENGTHS):
+        lengths = need_constant(step, _LENGTHS, "sequence lengths")
+        if lengths.dtype != np.int32 or ((lengths < 0) | (lengths > steps)).any():
+            raise Refused(f"{name} with these sequence lengths has no kernel")
+    if not steps or not batch:
+        raise Refused(f"an empty {name} has no kernel")
     if present(step, _BIAS):
         need_constant(step, _BIAS, "biases")
     return Layer(steps, batch, shape[2], hidden, gates, reverse, batch_first)
 
 
-def _packed_rows(c: Compiler, index: int, direction: int, first: int, rows: int, k: int) -> Place:
-    """Rows of the weights of a direction, transposed and in panels: a k × rows matrix."""
+def _packed_rows(c: Compiler, index: int, direction: int, rows: int, k: int) -> Place:
+    """The weights of a direction, transposed and in panels: a k × rows matrix."""
     tensor = c.tensor(index)
-    offset = 4 * k * (direction * shape_of(c.step, index)[1] + first)
+    offset = 4 * k * direction * rows
     fields = {"step_k": 1, "step_n": k, "k": k, "n": rows}
     nbytes, units = pieces.packed_size(k, rows), pieces.panels(rows)
     if tensor is None:
@@ -83,7 +88,25 @@ def _packed_rows(c: Compiler, index: int, direction: int, first: int, rows: int,
     def pack(raw: int, address: int) -> None:
         c.memory.engine.call("pack_b", units=units, b=raw + offset, panels=address, **fields)
 
-    return c.memory.packed(tensor, ("rows", direction, first, rows), nbytes, pack)
+    return c.memory.packed(tensor, ("rows", direction, rows), nbytes, pack)
+
+
+def _recurrent(c: Compiler, s: Layer, direction: int, gates: int, first: int = 0) -> Place:
+    """The recurrent weights of `gates` gates of a direction, from the `first` on, as the kernels have them."""
+    tensor = c.tensor(2)
+    offset = 4 * s.hidden * (direction * s.columns + first * s.hidden)
+    fields = {"k": s.hidden, "hidden": s.hidden, "gates": gates}
+    units = gates * pieces.panels(s.hidden)
+    nbytes = gates * pieces.packed_size(s.hidden, s.hidden)
+    if tensor is None:
+        panels = c.temporary(nbytes)
+        c.emit("pack_gates", units=units, r=c.input(2) + offset, panels=panels, **fields)
+        return panels
+
+    def pack(raw: int, address: int) -> None:
+        c.memory.engine.call("pack_gates", units=units, r=raw + offset, panels=address, **fields)
+
+    return c.memory.packed(tensor, ("gates", direction, first, gates), nbytes, pack)
 
 
 def combined_bias(c: Compiler, s: Layer, direction: int, folded: int) -> Place:
@@ -105,17 +128,17 @@ def _gates(c: Compiler, s: Layer, direction: int, bias: Place) -> Place:
     """What the inputs contribute at all times."""
     rows = s.steps * s.batch
     gates = c.temporary(4 * rows * s.columns)
-    weights = _packed_rows(c, 1, direction, 0, s.columns, s.inputs)
+    weights = _packed_rows(c, 1, direction, s.columns, s.inputs)
     gemm_call(c, c.input(0), s.inputs, weights, gates, s.columns, rows, s.columns, s.inputs, bias, 0, 0, NO_ACTIVATION)
     return gates
 
 
 def run_directions(
     c: Compiler, kernel: str, s: Layer, states: int, folded: int, gates_of: Callable[..., Place] = _gates,
-    work: tuple[int, int] | None = None, **weights: list[Place] | int,
+    *, rounds: int, units: int, scratch: int, **weights: list[Place] | Place,
 ) -> None:  # fmt: skip
-    """Record the kernel for each direction. Lists among `weights` have a value per direction. `work` are the units and
-    the scratch of a kernel that is not cut by batch entries."""
+    """Record the kernel for each direction. Lists among `weights` have a value per direction. `units` are those of all
+    `rounds`."""
     directions = len(s.reverse)
     y = c.output(0) if c.wanted(0) else None
     nbytes = directions * s.state_bytes
@@ -126,15 +149,26 @@ def run_directions(
         fields: dict[str, Place] = {name: w[d] if isinstance(w, list) else w for name, w in weights.items()}
         for i, (name, end) in enumerate(zip("hc", ends, strict=False)):
             fields[name] = end + d * s.state_bytes
-            begin = c.input(_H0 + i)
-            fields[f"{name}0"] = begin + d * s.state_bytes if present(c.step, _H0 + i) else 0
-        units, scratch = work or (s.batch, 4 * s.batch * 4 * s.hidden)
-        c.emit(
-            kernel, units=units, grain=grain(units, s.steps * s.batch * s.hidden * s.columns), scratch=scratch,
-            gates=gates, gates_time=times * s.columns, gates_batch=entries * s.columns, lengths=0,
-            y=0 if y is None else y + d * s.state_bytes, y_time=times * directions * s.hidden,
-            y_batch=entries * s.hidden, steps=s.steps, hidden=s.hidden, reverse=reverse, clip=f32(math.inf), **fields,
-        )  # fmt: skip
+            given = present(c.step, _H0 + i)
+            fields[f"{name}0"] = c.input(_H0 + i) + d * s.state_bytes if given else c.memory.zeros(s.state_bytes)
+        fields |= {
+            "gates": gates, "gates_time": times * s.columns, "gates_batch": entries * s.columns,
+            "lengths": c.input(_LENGTHS) if present(c.step, _LENGTHS) else 0,
+            "y": 0 if y is None else y + d * s.state_bytes, "y_time": times * directions * s.hidden,
+            "y_batch": entries * s.hidden, "steps": s.steps, "batch": s.batch, "hidden": s.hidden, "reverse": reverse,
+            "clip": f32(math.inf),
+        }  # fmt: skip
+        work = s.steps * max(s.batch, MOVED) * s.hidden * s.columns
+        c.emit_rounds(kernel, rounds, units, grain(units, work), scratch, fields)
+
+
+def _run_in_rounds(c: Compiler, kernel: str, s: Layer, states: int, folded: int, rounds: int, **weights: Any) -> None:
+    """Record a kernel whose rounds, so many for each step, are cut by columns of the states."""
+    blocks = pieces.panels(s.hidden)
+    run_directions(
+        c, kernel, s, states, folded, rounds=rounds * s.steps, units=rounds * s.steps * blocks,
+        scratch=4 * s.batch * s.gates * blocks * pieces.PANEL, other=c.temporary(s.state_bytes), **weights,
+    )  # fmt: skip
 
 
 @lower("LSTM")
@@ -143,9 +177,9 @@ def lstm(step: Step) -> Emit:
 
     def emit(c: Compiler) -> None:
         directions = range(len(s.reverse))
-        recurrent = [_packed_rows(c, 2, d, 0, s.columns, s.hidden) for d in directions]
+        recurrent = [_recurrent(c, s, d, 4) for d in directions]
         peephole = [c.input(_PEEPHOLE) + 12 * s.hidden * d if present(step, _PEEPHOLE) else 0 for d in directions]
-        run_directions(c, "lstm", s, 2, 4, recurrent=recurrent, peephole=peephole)
+        _run_in_rounds(c, "lstm", s, 2, 4, 1, recurrent=recurrent, peephole=peephole)
 
     return emit
 
@@ -157,14 +191,15 @@ def gru(step: Step) -> Emit:
 
     def emit(c: Compiler) -> None:
         directions = range(len(s.reverse))
-        recurrent = [_packed_rows(c, 2, d, 0, 2 * s.hidden, s.hidden) for d in directions]
-        of_hidden = [_packed_rows(c, 2, d, 2 * s.hidden, s.hidden, s.hidden) for d in directions]
+        recurrent = [_recurrent(c, s, d, 3 if linear else 2) for d in directions]
+        of_hidden = [0 if linear else _recurrent(c, s, d, 1, 2) for d in directions]
+        between = [0 if linear else c.temporary(s.state_bytes) for _ in ("update", "reset")]
         bias: list[Place] = [0 for _ in directions]
         if linear and present(step, _BIAS):
             bias = [c.input(_BIAS) + 4 * s.hidden * (6 * d + 5) for d in directions]
-        run_directions(
-            c, "gru", s, 1, 2 if linear else 3, recurrent=recurrent, recurrent_hidden=of_hidden, hidden_bias=bias,
-            linear_before_reset=linear,
+        _run_in_rounds(
+            c, "gru", s, 1, 2 if linear else 3, 1 if linear else 2, recurrent=recurrent, recurrent_hidden=of_hidden,
+            hidden_bias=bias, update=between[0], reset=between[1], linear_before_reset=linear,
         )  # fmt: skip
 
     return emit
@@ -176,7 +211,7 @@ def rnn(step: Step) -> Emit:
     relu = int(text((step.attribute("activations") or ["tanh"])[0]).lower() == "relu")
 
     def emit(c: Compiler) -> None:
-        recurrent = [_packed_rows(c, 2, d, 0, s.hidden, s.hidden) for d in range(len(s.reverse))]
-        run_directions(c, "rnn", s, 1, 1, recurrent=recurrent, relu=relu)
+        recurrent = [_recurrent(c, s, d, 1) for d in range(len(s.reverse))]
+        _run_in_rounds(c, "rnn", s, 1, 1, 1, recurrent=recurrent, relu=relu)
 
     return emit

@@ -12,8 +12,8 @@ typedef uint32_t unaligned32 __attribute__((aligned(1), may_alias));
 #define SHORT_COPY 4096
 #endif
 
-// memcpy whose short copies are loops.
-INLINE void copy_bytes(void *to, const void *from, word bytes) {
+// memcpy whose short copies are loops. Not inlined: that would be a third of some kernels' code.
+static NOINLINE void copy_bytes(void *to, const void *from, word bytes) {
     if (bytes > SHORT_COPY) {
         memcpy(to, from, (size_t)bytes);
         return;

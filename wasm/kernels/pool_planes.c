@@ -81,6 +81,34 @@ INLINE void join_taps(int how, ptrdiff_t taps, word step, const float *line, ptr
     if (o < ow) vstore_part(y + o, join_windows(how, taps, step, line, dilation, rows, counts + o), ow - o);
 }
 
+// The same two steps, for common numbers of rows, taps and elements between windows with loops of their own.
+INLINE float rows_joined(int how, ptrdiff_t rows, const float *x, ptrdiff_t down, float *line, ptrdiff_t w) {
+    if (rows == 3) return join_rows(how, 3, x, down, line, w);
+    if (rows == 2) return join_rows(how, 2, x, down, line, w);
+    return join_rows(how, rows, x, down, line, w);
+}
+static NOINLINE float join_any_rows(int how, ptrdiff_t rows, const float *x, ptrdiff_t down, float *line, ptrdiff_t w) {
+    return how == SUM ? rows_joined(SUM, rows, x, down, line, w) : rows_joined(LARGEST, rows, x, down, line, w);
+}
+
+INLINE void taps_joined(int how, ptrdiff_t taps, word step, const float *line, ptrdiff_t dilation, word rows,
+                        const float *counts, float *y, ptrdiff_t ow) {
+    if (taps == 3) join_taps(how, 3, step, line, dilation, rows, counts, y, ow);
+    else if (taps == 2) join_taps(how, 2, step, line, dilation, rows, counts, y, ow);
+    else join_taps(how, taps, step, line, dilation, rows, counts, y, ow);
+}
+INLINE void steps_joined(int how, ptrdiff_t taps, word step, const float *line, ptrdiff_t dilation, word rows,
+                         const float *counts, float *y, ptrdiff_t ow) {
+    if (step == 1) taps_joined(how, taps, 1, line, dilation, rows, counts, y, ow);
+    else if (step == 2) taps_joined(how, taps, 2, line, dilation, rows, counts, y, ow);
+    else join_taps(how, taps, step, line, dilation, rows, counts, y, ow);
+}
+static NOINLINE void join_any_taps(int how, ptrdiff_t taps, word step, const float *line, ptrdiff_t dilation, word rows,
+                                   const float *counts, float *y, ptrdiff_t ow) {
+    if (how == SUM) steps_joined(SUM, taps, step, line, dilation, rows, counts, y, ow);
+    else steps_joined(LARGEST, taps, step, line, dilation, rows, counts, y, ow);
+}
+
 // The maximum, or the mean as in `pool_average`, of each window of [planes][h][w]; y is [planes][oh][ow]. Unit: a row
 // of output (planes * oh). Scratch: 4 * (max(pad_left + w, s * stride_w + (kw - 1) * dilation_w + 2) + s) bytes, with
 // s = ow rounded up to a multiple of 8.
@@ -93,9 +121,10 @@ static NOINLINE void pool_nan(const pool_planes_args *a, const float *x, word ro
     join_taps(LARGEST_OR_NAN, a->kw, a->stride_w, line, a->dilation_w, 0, 0, y, a->ow);
 }
 
-INLINE void pool_rows(const pool_planes_args *a, int how, word step, word begin, word end, char *scratch) {
-    const word ow = div_up(a->ow, 8) * 8, down = a->dilation_h * a->w;
-    const word size = max_word(a->pad_left + a->w, ow * a->stride_w + (a->kw - 1) * a->dilation_w + 2);
+KERNEL_BODY(pool_planes) {
+    const int how = a->maximum ? LARGEST : SUM;
+    const word step = a->stride_w, ow = div_up(a->ow, 8) * 8, down = a->dilation_h * a->w;
+    const word size = max_word(a->pad_left + a->w, ow * step + (a->kw - 1) * a->dilation_w + 2);
     float *counts = (float *)scratch, *line = counts + ow, *y = F32(a->y) + begin * a->ow;
     for (word o = 0; o < ow && how == SUM; o++) {
         const word left = o * step - a->pad_left;
@@ -111,25 +140,8 @@ INLINE void pool_rows(const pool_planes_args *a, int how, word step, word begin,
         const word rows = inner.to - inner.from, counted = a->include_pad ? tall.to - tall.from : rows;
         const float *x = F32(a->x) + (u / a->oh * a->h + top + inner.from * a->dilation_h) * a->w;
         float *middle = line + a->pad_left;
-        float seen;
-        if (rows == 3) seen = join_rows(how, 3, x, down, middle, a->w);
-        else if (rows == 2) seen = join_rows(how, 2, x, down, middle, a->w);
-        else seen = join_rows(how, rows, x, down, middle, a->w);
+        const float seen = join_any_rows(how, rows, x, down, middle, a->w);
         if (seen != seen) pool_nan(a, x, rows, line, y);
-        else if (a->kw == 3) join_taps(how, 3, step, line, a->dilation_w, counted, counts, y, a->ow);
-        else if (a->kw == 2) join_taps(how, 2, step, line, a->dilation_w, counted, counts, y, a->ow);
-        else join_taps(how, a->kw, step, line, a->dilation_w, counted, counts, y, a->ow);
-    }
-}
-
-KERNEL_BODY(pool_planes) {
-    if (a->maximum) {
-        if (a->stride_w == 1) pool_rows(a, LARGEST, 1, begin, end, scratch);
-        else if (a->stride_w == 2) pool_rows(a, LARGEST, 2, begin, end, scratch);
-        else pool_rows(a, LARGEST, a->stride_w, begin, end, scratch);
-    } else {
-        if (a->stride_w == 1) pool_rows(a, SUM, 1, begin, end, scratch);
-        else if (a->stride_w == 2) pool_rows(a, SUM, 2, begin, end, scratch);
-        else pool_rows(a, SUM, a->stride_w, begin, end, scratch);
+        else join_any_taps(how, a->kw, step, line, a->dilation_w, counted, counts, y, a->ow);
     }
 }

@@ -11,11 +11,10 @@
 
 enum { SUM, MEAN, MAX, MIN, PROD, L1, L2, SUM_SQUARE, LOG_SUM, LOG_SUM_EXP };      // 0 to 9
 
-// What is added up, for an element x; `shift` is the maximum, for LOG_SUM_EXP.
-INLINE vf term(int op, vf x, vf shift) {
-    switch (op) {
+// What is added up, for an element x: SUM, L1, SUM_SQUARE, or LOG_SUM_EXP, whose `shift` is the maximum.
+INLINE vf term(int terms, vf x, vf shift) {
+    switch (terms) {
     case L1: return vabs(x);
-    case L2:
     case SUM_SQUARE: return x * x;
     case LOG_SUM_EXP: return vexp_negative(x - shift);
     default: return x;
@@ -56,12 +55,10 @@ INLINE float fold_row(int op, const float *x, word n) {
     return __builtin_reduce_or(unordered) ? NAN_F32 : result[0];
 }
 
-INLINE float sum_row(int op, const float *x, word n) {
-    vf shift = op == LOG_SUM_EXP ? vsplat(fold_row(MAX, x, n)) : vsplat(0.0f);
+INLINE double sum_row(int terms, const float *x, word n, vf shift) {
     double total = 0;
-    SUM_ROW(total, x, n, term(op, v, shift))
-    if (op == MEAN) return (float)(total / (double)n);
-    return finish(op, vsplat((float)total), n, shift)[0];
+    SUM_ROW(total, x, n, term(terms, v, shift))
+    return total;
 }
 
 enum { COLUMN_BLOCK = 64 };  // elements along the axis that are added up before they join the total
@@ -73,40 +70,53 @@ INLINE vf fold_columns(int op, const float *x, word n, word stride, word count) 
     return vselect(unordered, vsplat(NAN_F32), result);
 }
 
-INLINE vf sum_columns(int op, const float *x, word n, word stride, word count) {
-    vf shift = op == LOG_SUM_EXP ? fold_columns(MAX, x, n, stride, count) : vsplat(0.0f);
+INLINE vf sum_columns(int terms, const float *x, word n, word stride, word count, vf shift) {
     vd total = (vd)0.0;
     for (word at = 0; at < n; at += COLUMN_BLOCK) {
         vf block = vsplat(0.0f);
         for (word i = at; i < min_word(n, at + COLUMN_BLOCK); i++)
-            block += term(op, vload_count(x + i * stride, count), shift);
+            block += term(terms, vload_count(x + i * stride, count), shift);
         total += __builtin_convertvector(block, vd);
     }
-    return finish(op, __builtin_convertvector(total, vf), n, shift);
+    return __builtin_convertvector(total, vf);
 }
 
-#define EACH_OP(CASE) \
-    CASE(SUM) CASE(MEAN) CASE(MAX) CASE(MIN) CASE(PROD) CASE(L1) CASE(L2) CASE(SUM_SQUARE) CASE(LOG_SUM) \
-    CASE(LOG_SUM_EXP)
-#define FOLDS(op) ((op) == MAX || (op) == MIN || (op) == PROD)
-
 static float reduce_row(int op, const float *x, word n) {
+    vf shift = vsplat(0.0f);
+    double total;
     switch (op) {
-#define CASE(op) case op: return FOLDS(op) ? fold_row(op, x, n) : sum_row(op, x, n);
-        EACH_OP(CASE)
-#undef CASE
+    case MAX: return fold_row(MAX, x, n);
+    case MIN: return fold_row(MIN, x, n);
+    case PROD: return fold_row(PROD, x, n);
+    case L1: total = sum_row(L1, x, n, shift); break;
+    case L2:
+    case SUM_SQUARE: total = sum_row(SUM_SQUARE, x, n, shift); break;
+    case LOG_SUM_EXP:
+        shift = vsplat(reduce_row(MAX, x, n));
+        total = sum_row(LOG_SUM_EXP, x, n, shift);
+        break;
+    default: total = sum_row(SUM, x, n, shift);
     }
-    return 0.0f;
+    if (op == MEAN) return (float)(total / (double)n);
+    return finish(op, vsplat((float)total), n, shift)[0];
 }
 
 static vf reduce_columns(int op, const float *x, word n, word stride, word count) {
+    vf shift = vsplat(0.0f), total;
     switch (op) {
-#define CASE(op) \
-    case op: return FOLDS(op) ? fold_columns(op, x, n, stride, count) : sum_columns(op, x, n, stride, count);
-        EACH_OP(CASE)
-#undef CASE
+    case MAX: return fold_columns(MAX, x, n, stride, count);
+    case MIN: return fold_columns(MIN, x, n, stride, count);
+    case PROD: return fold_columns(PROD, x, n, stride, count);
+    case L1: total = sum_columns(L1, x, n, stride, count, shift); break;
+    case L2:
+    case SUM_SQUARE: total = sum_columns(SUM_SQUARE, x, n, stride, count, shift); break;
+    case LOG_SUM_EXP:
+        shift = reduce_columns(MAX, x, n, stride, count);
+        total = sum_columns(LOG_SUM_EXP, x, n, stride, count, shift);
+        break;
+    default: total = sum_columns(SUM, x, n, stride, count, shift);
     }
-    return vsplat(0.0f);
+    return finish(op, total, n, shift);
 }
 
 #define REDUCE_SCALAR(T, WIDE, lowest, highest)                                                       \

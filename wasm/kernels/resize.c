@@ -12,7 +12,7 @@ KERNEL_ARGUMENTS(resize, x, y, batch, h, w, c, oh, ow, row_taps, row_indices, ro
                  column_weights, column_repeat)
 
 // The input rows of output row `row` of an image blended: in `to`, or, where there is one alone, where it lies.
-INLINE const float *blended_row(const resize_args *a, word image, word row, float *to) {
+static NOINLINE const float *blended_row(const resize_args *a, word image, word row, float *to) {
     const word line = a->w * a->c, taps = a->row_taps;
     const float *x = F32(a->x) + image * a->h * line;
     const int32_t *rows = PTR(int32_t, a->row_indices) + row * taps;

@@ -33,6 +33,13 @@ KERNEL = re.compile(r"^KERNEL(?:_ARGUMENTS)?\((\w+),", re.MULTILINE)
 SMALL = frozenset({"cumsum.c", "grid_sample.c", "pool_any.c", "rare.c", "roi_align.c", "scatter.c", "topk.c"})
 """Sources of what models seldom ask for, or is no slower so: compiled for size, as every page downloads the kernels."""
 
+SMALL_IN_WASM = SMALL | {
+    *("argreduce.c", "bytes.c", "conv.c", "conv_transpose.c", "gather.c", "gemm.c", "int8.c", "int8_tile.c"),
+    *("interpreter.c", "layout.c", "rotary.c", "runtime.c", "tile.c", "trees.c"),
+}
+"""Sources whose kernels run as many instructions in WebAssembly if they are compiled so (counted by wasmtime's fuel)."""
+WASM_SIZE = ("-Os", "-fno-unroll-loops", "-fno-vectorize", "-fno-slp-vectorize")
+
 WASM_FEATURES = "mvp+simd128+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals+atomics"
 WASM_LINK = (
     *("--no-entry", "--strip-all", "--import-memory", "--shared-memory", "--export-dynamic"),
@@ -156,7 +163,11 @@ def _build_one(output: Output, inc: str, shared: str, pool: ThreadPoolExecutor) 
 
     def compile_one(item: tuple[str, bytes]) -> Path:
         name, content = item
-        chosen = [*flags, f"-I{folder}", f"-I{SOURCES}", *(["-Os"] if name in SMALL else [])]
+        chosen = [*flags, f"-I{folder}", f"-I{SOURCES}"]
+        if output.wasm and name in SMALL_IN_WASM:
+            chosen += WASM_SIZE
+        elif name in SMALL:
+            chosen.append("-Os")
         if name.endswith(".s"):
             chosen = flags[:3]
         key = hashlib.sha256("\0".join([shared, *chosen, name]).encode() + content).hexdigest()[:24]

@@ -20,13 +20,23 @@ class Explanation:
 
     Prints as text, shows as HTML in notebooks; `rows` holds the data, `counts` the number of nodes per provider,
     `calls` the number of compiled segments, `absent` the providers that could not be used at all, with the reason,
-    `choice` what `providers=["auto"]` chose and why, as soon as it has.
+    `copies` how many values a run brings to a device or back and `copied_bytes` how large they are together, `choice`
+    what `providers=["auto"]` chose and why, as soon as it has.
     """
 
-    def __init__(self, rows: Sequence[Row], absent: Mapping[str, str], calls: int, choice: Choice | None = None):
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        absent: Mapping[str, str],
+        calls: int = 0,
+        copies: Sequence[int] = (),
+        choice: Choice | None = None,
+    ):
         self.rows = list(rows)
         self.absent = dict(absent)
         self.calls = calls
+        self.copies = len(copies)
+        self.copied_bytes = sum(copies)
         self.choice = choice
         self.counts = dict(Counter(row.provider for row in self.rows))
 
@@ -35,6 +45,8 @@ class Explanation:
         return {
             "counts": self.counts,
             "calls": self.calls,
+            "copies": self.copies,
+            "copied_bytes": self.copied_bytes,
             "absent": self.absent,
             "choice": None if self.choice is None else asdict(self.choice),
             "nodes": [asdict(row) for row in self.rows],
@@ -50,6 +62,8 @@ class Explanation:
 
     def _notes(self) -> list[str]:
         notes = [f"{name} is not used: {reason}" for name, reason in self.absent.items()]
+        if self.copies:
+            notes.insert(0, f"a run makes {self.copies} copies to a device or back, of {self.copied_bytes:,} bytes")
         choice = self.choice
         return notes if choice is None else [f"{choice.provider} was chosen: {choice.reason}", *notes]
 
@@ -78,3 +92,8 @@ def count_calls(stage: Stage) -> int:
     """Number of calls into providers that one run of this stage and those after it makes, bodies not counted."""
     calls = sum(hasattr(instruction, "executable") for instruction in stage.instructions)
     return calls + sum(count_calls(following) for following in list(stage.following.values())[-1:])
+
+
+def copies_of(stage: Stage) -> list[int]:
+    """Bytes of each value that a run of this stage and those after it copies to a device or back, bodies not counted."""
+    return stage.copies + [n for following in list(stage.following.values())[-1:] for n in copies_of(following)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import LimitError, ModelError, NodeError, OnnxletError
+from ..errors import LimitError, ModelError, NodeError, OnnxletError, ProviderError
 from ..graph.infer.registry import find_inference
 from ..graph.ir import STRING, Graph, Node, TensorType
 from ..limits import DEFAULT, Limits
@@ -137,7 +137,7 @@ class Call:
             if isinstance(result, GeneratorType):
                 result = yield from result
         except OnnxletError as error:
-            if isinstance(error, NodeError):
+            if isinstance(error, (NodeError, ProviderError)):  # of a node of its body, or of a device
                 raise
             if isinstance(error, LimitError):
                 raise LimitError(str(self.error(values, error))) from error

@@ -7,7 +7,7 @@ that neighbours on one provider form long segments: while anything is ready on t
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ProviderError
@@ -24,6 +24,12 @@ HEAVY = frozenset(
     }
 )  # fmt: skip
 """Operators that are worth a trip to a device of its own."""
+
+LOOKED_BACK = 8
+"""Light operators in a row that may be moved together."""
+
+WAIT = 1 << 20
+"""What it costs to wait for a device, in bytes that could be copied meanwhile."""
 
 
 @dataclass(slots=True)
@@ -87,29 +93,120 @@ def order(dependencies: Sequence[set[int]], placements: Sequence[Placement]) -> 
 
 
 def demote_islands(
-    steps: Sequence[Step], placements: list[Placement], segments: Sequence[Sequence[int]], cpu: Sequence[Provider]
+    steps: Sequence[Step],
+    placements: list[Placement],
+    reads: Sequence[Sequence[str]],
+    writes: Sequence[Sequence[str]],
+    kept: Collection[str],
+    sizes: Mapping[str, int],
+    cpu: Sequence[Provider],
 ) -> bool:
-    """Move segments of a device that are not worth two copies back to the CPU; say so in their refusals.
+    """Move steps of a device that are not worth their copies back to the CPU; say so in their refusals.
 
-    A device is any provider that is not in `cpu`. An island is a segment of it without a heavy operator. Returns
-    whether anything moved (the steps must then be ordered again).
+    A device is any provider that is not in `cpu`. Steps of it that hand each other values are an island if none of them
+    is heavy. A light step beside one on the CPU is moved if that saves copies. `kept` are values that are wanted on the
+    host, `sizes` the bytes of values that are not constants. Returns whether anything moved.
     """
+    device = [p.provider if p.provider is not None and p.provider not in cpu else None for p in placements]
+    if not any(device):
+        return False
+    makers = {name: i for i, names in enumerate(writes) for name in names}
+    readers: dict[str, set[int]] = {}
+    for i, names in enumerate(reads):
+        for name in names:
+            readers.setdefault(name, set()).add(i)
+    beside = [
+        {makers[name] for name in reads[i] if name in makers}.union(*(readers.get(name, ()) for name in writes[i]))
+        for i in range(len(steps))
+    ]
+
+    def cost(name: str) -> int:
+        """What copies of a value cost, as bytes: nothing for a constant."""
+        if name not in sizes:
+            return 0
+        there = device[makers[name]] if name in makers else None
+        wanted = {device[i] for i in readers.get(name, ())} | ({None} if name in kept else set())
+        wanted.discard(there)
+        return len(wanted) * sizes[name] + (WAIT if None in wanted else 0)
+
+    def demote(i: int, reason: str) -> None:
+        provider = device[i]
+        assert provider is not None
+        device[i] = None
+        refusals = {**placements[i].refusals, provider.name: reason}
+        placements[i] = place(steps[i], cpu)
+        placements[i].refusals = {**refusals, **placements[i].refusals}
+
     moved = False
-    for segment in segments:
-        provider = placements[segment[0]].provider
-        if provider is None or provider in cpu or any(steps[i].node.op_type in HEAVY for i in segment):
-            continue
-        for i in segment:
-            refusals = {**placements[i].refusals, provider.name: "no heavy operator nearby: not worth the copies"}
-            placements[i] = place(steps[i], cpu)
-            placements[i].refusals = {**refusals, **placements[i].refusals}
-        moved = True
+    for island in _islands(device, beside):
+        if not any(steps[i].node.op_type in HEAVY for i in island):
+            moved = True
+            for i in island:
+                demote(i, "no heavy operator nearby: not worth the copies")
+    waiting = {j for i, there in enumerate(device) if there is None for j in beside[i]}
+    while waiting:
+        group = _saving(waiting.pop(), steps, device, reads, writes, makers, sizes, cost)
+        for i in group:
+            moved = True
+            demote(i, "beside an operator on the CPU: not worth the copies")
+            waiting |= beside[i]
     return moved
 
 
-def refuse_others(steps: Sequence[Step], placements: Sequence[Placement], name: str) -> None:
-    """Raise `ProviderError` with all the reasons where steps are not on the provider `name`. A node with bodies may be
-    elsewhere: the nodes inside of them are looked at by themselves."""
+def _saving(
+    start: int,
+    steps: Sequence[Step],
+    device: list[Provider | None],
+    reads: Sequence[Sequence[str]],
+    writes: Sequence[Sequence[str]],
+    makers: Mapping[str, int],
+    sizes: Mapping[str, int],
+    cost: Callable[[str], int],
+) -> list[int]:
+    """A light step with as many of the light ones before it as it takes to save more by moving them to the CPU than
+    computing them there costs; none where that is not to be had."""
+    there, group, near = device[start], list[int](), [start]
+    before = after = 0
+    while near and len(group) < LOOKED_BACK and (not group or after >= before):
+        i = near.pop(0)
+        if device[i] is not there or there is None or steps[i].node.op_type in HEAVY:
+            continue
+        group.append(i)
+        values = {name for j in group for name in (*reads[j], *writes[j])}
+        for j in group:
+            device[j] = there
+        before = sum(map(cost, values))
+        for j in group:
+            device[j] = None
+        after = sum(map(cost, values)) + sum(sizes.get(name, 0) for j in group for name in writes[j])
+        near += [makers[name] for name in reads[i] if name in makers]
+    for j in group:
+        device[j] = there
+    return group if after < before else []
+
+
+def _islands(device: Sequence[Provider | None], beside: Sequence[set[int]]) -> list[list[int]]:
+    """The steps of devices, grouped by whether they hand each other values."""
+    found, seen = [], set[int]()
+    for start, there in enumerate(device):
+        if there is None or start in seen:
+            continue
+        seen.add(start)
+        island = [start]
+        for i in island:  # it grows meanwhile
+            near = [j for j in beside[i] if device[j] is there and j not in seen]
+            seen.update(near)
+            island += near
+        found.append(island)
+    return found
+
+
+def refuse_others(steps: Sequence[Step], placements: Sequence[Placement], name: str, later: int) -> None:
+    """Raise `ProviderError` with all the reasons where steps are not on the provider `name`.
+
+    A node with bodies may be elsewhere: the nodes inside of them are looked at by themselves. `later` is how many nodes
+    are left for when their shapes are known.
+    """
     elsewhere = [
         f"{step.node.label!r} ({step.node.operator}): {placement.refusals.get(name, placement.name)}"
         for step, placement in zip(steps, placements, strict=True)
@@ -119,6 +216,7 @@ def refuse_others(steps: Sequence[Step], placements: Sequence[Placement], name: 
         raise ProviderError(
             f"falling back to the CPU is switched off, and {name} does not compute {len(elsewhere)} of "
             f"{len(steps)} nodes: {'; '.join(elsewhere)}"
+            + (f" (and {later} more nodes have shapes that only a run tells)" if later else "")
         )
 
 

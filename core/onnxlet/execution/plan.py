@@ -122,6 +122,8 @@ class Stage:
     bodies: list[GraphExecutor]
     entry: list[str] = field(default_factory=list)
     """Values from run time whose types the next stage depends on."""
+    copies: list[int] = field(default_factory=list)
+    """Bytes of each value that a run brings to a device or back."""
     following: PlanCache = field(default_factory=PlanCache)
 
     def close(self) -> None:
@@ -328,13 +330,14 @@ def _schedule(
     writes = [[name for name in step.node.outputs if name] for step in steps]
     dependencies = dependencies_of(reads, writes)
     segments = order(dependencies, placements)
+    kept = {*outputs, *(name for node in deferred for name in node_reads(node))}
     cpu = [p for p in providers if p.name == "CPUExecutionProvider"]
+    sizes = {name: t.nbytes if isinstance(t, TensorType) and t.concrete else 0 for name, t in known.items()}
     if alone:
-        refuse_others(steps, placements, alone)
-    elif demote_islands(steps, placements, segments, cpu):
+        refuse_others(steps, placements, alone, len(deferred))
+    elif demote_islands(steps, placements, reads, writes, kept - staying, sizes, cpu):
         segments = order(dependencies, placements)
 
-    kept = {*outputs, *(name for node in deferred for name in node_reads(node))}
     read_by: dict[str, set[int]] = {}
     for number, segment in enumerate(segments):
         for i in segment:
@@ -396,6 +399,8 @@ def _schedule(
         except Exception as error:
             named = ", ".join(map(repr, labels[:3])) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
             raise NodeError(f"{provider.name} could not prepare node(s) {named}: {error}") from error
+        if provider not in cpu:
+            stage.copies += [sizes[name] for name in (*used, *made) if sizes[name] and name not in resident | left]
         stage.instructions.append(Compiled(compiled, provider, list(used), made, labels))
     stage.rows = [rows[node] for node in looked_at if node in rows]
     _mark_dead(stage, kept)

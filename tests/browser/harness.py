@@ -60,7 +60,9 @@ class Blobs:
         return f"/blobs/{name}"
 
     async def get(self, request: Request) -> Response:
-        content = self.contents[request.path_params["name"]]
+        content = self.contents.get(request.path_params["name"])
+        if content is None:
+            return Response(status_code=404)
         return FileResponse(content) if isinstance(content, Path) else Response(content)
 
 
@@ -76,13 +78,15 @@ class Chromium:
         self._wheel_name, self._wheel = wheel.name, wheel.read_bytes()  # one wheel for the whole run
         self._servers = {isolated: running(self._app(isolated)) for isolated in (True, False)}
         self.urls = {isolated: server.__enter__() for isolated, server in self._servers.items()}
-        self._playwright, self._browser = self.call(self._launch(executable))
+        self._executable = executable
+        self._others: dict[tuple[str, ...], Browser] = {}
+        self._playwright, self._browser = self.call(self._launch())
         self._hosts: dict[tuple[object, ...], PyodideHost] = {}
 
     def _app(self, isolated: bool) -> Starlette:
         return Starlette(
             routes=[
-                Route("/blobs/{name}", self.blobs.get),
+                Route("/blobs/{name:path}", self.blobs.get),
                 Mount("/harness", create_app(PAGES, isolated)),
                 Mount("/pyodides", create_app(BUILD / "pyodide", isolated)),
                 Route("/wheels/{name}", self._serve_wheel),
@@ -94,11 +98,17 @@ class Chromium:
     async def _serve_wheel(self, request: Request) -> Response:
         return Response(self._wheel, headers={"Cross-Origin-Resource-Policy": "cross-origin"})
 
-    @staticmethod
-    async def _launch(executable: str) -> tuple[Playwright, Browser]:
+    async def _launch(self) -> tuple[Playwright, Browser]:
         playwright = await async_playwright().start()
         flags = [*chromium.FLAGS, chromium.FAST_PIPELINES]
-        return playwright, await playwright.chromium.launch(executable_path=executable, args=flags)
+        return playwright, await playwright.chromium.launch(executable_path=self._executable, args=flags)
+
+    async def _with_flags(self, flags: tuple[str, ...]) -> Browser:
+        """Another browser, started with these flags alone."""
+        if flags not in self._others:
+            launch = self._playwright.chromium.launch(executable_path=self._executable, args=[*flags])
+            self._others[flags] = await launch
+        return self._others[flags]
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout: float = BOOT_SECONDS) -> T:
         """Run a coroutine on the browser's event loop and wait for its result; `TimeoutError` after `timeout` s."""
@@ -138,15 +148,23 @@ class Chromium:
         return self.call(whole(), timeout)
 
     def pyodide(
-        self, *, worker: bool = True, isolated: bool = True, version: str = PINNED, before: str = "", wheel: bool = True
+        self,
+        *,
+        worker: bool = True,
+        isolated: bool = True,
+        version: str = PINNED,
+        before: str = "",
+        wheel: bool = True,
+        flags: tuple[str, ...] = (),
     ) -> PyodideHost:
         """A booted Pyodide with NumPy and onnxlet's pure wheel; the same arguments give the same one again.
 
         `worker` says whether Python runs in a Web Worker or on the page's main thread, `isolated` whether the page is
         cross-origin isolated. `before` is JavaScript that runs ahead of Pyodide, to take features away from the
-        browser. Without `wheel` onnxlet is not installed.
+        browser. Without `wheel` onnxlet is not installed. `flags` are those of another Chromium, if they are not the
+        usual ones.
         """
-        key = (worker, isolated, version, before, wheel)
+        key = (worker, isolated, version, before, wheel, flags)
         if key not in self._hosts:
             options = {
                 "worker": worker,
@@ -154,11 +172,12 @@ class Chromium:
                 "wheel": f"{self.urls[isolated]}/wheels/{self._wheel_name}" if wheel else None,
                 "before": before,
             }
-            self._hosts[key] = PyodideHost(self, self.call(self._boot(options, isolated)), isolated)
+            self._hosts[key] = PyodideHost(self, self.call(self._boot(options, isolated, flags)), isolated)
         return self._hosts[key]
 
-    async def _boot(self, options: dict[str, object], isolated: bool) -> Page:
-        page = await self._browser.new_page()
+    async def _boot(self, options: dict[str, object], isolated: bool, flags: tuple[str, ...]) -> Page:
+        browser = await self._with_flags(flags) if flags else self._browser
+        page = await browser.new_page()
         await page.goto(f"{self.urls[isolated]}/harness/page.html")
         await page.wait_for_function("window.ready")
         await page.evaluate("options => window.start(options)", options)
@@ -166,7 +185,8 @@ class Chromium:
 
     def close(self) -> None:
         async def stop() -> None:
-            await self._browser.close()
+            for browser in (self._browser, *self._others.values()):
+                await browser.close()
             await self._playwright.stop()
 
         self.call(stop())

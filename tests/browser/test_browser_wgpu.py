@@ -294,10 +294,10 @@ def test_names_are_those_of_wgpu(pyodide_worker: PyodideHost):
                 found[f"{name}.{key}"] = list(inspect.signature(member).parameters)
     found
     """
-    # WebGPU's error scopes (wgpu raises errors at once instead), and two of the backend's own.
+    # WebGPU's error scopes (wgpu raises errors at once instead), and what is the backend's own.
     added = {
         "GPUDevice.push_error_scope", "GPUDevice.pop_error_scope_async", "GPUDevice.pop_error_scope_sync",
-        "GPUQueue.read_buffer_async",
+        "GPUDevice.adopt_buffer", "GPUQueue.read_buffer_async",
     }  # fmt: skip
     found = pyodide_worker.run_python(code)
     assert added <= set(found)

@@ -104,12 +104,20 @@ class Held:
             self.pool.give(self.buffer)
 
 
+@dataclass(slots=True)
+class Borrowed:
+    """A buffer of a page's own, made with the same device."""
+
+    pool: Pool
+    buffer: Any
+
+
 class GpuTensor(GpuValue, DeviceValue):
     """A value on the device that belongs to a caller."""
 
     device_type = "webgpu"
 
-    def __init__(self, held: Held, type_: TensorType):
+    def __init__(self, held: Held | Borrowed, type_: TensorType):
         GpuValue.__init__(self, held.buffer, type_)
         self.held = held
         self.device = held.pool.device
@@ -122,6 +130,11 @@ class GpuTensor(GpuValue, DeviceValue):
             raise DeviceLostError(f"a value of type {self.type} was on a device that is gone: {error}") from error
         except ProviderError as error:
             raise ProviderError(f"a value of type {self.type} was on a device that is gone: {error}") from error
+
+    @property
+    def js_buffer(self) -> Any:
+        """JavaScript's `GPUBuffer`, in a page, if the elements are in it as JavaScript would have them; else `None`."""
+        return self.buffer.js if self.dtype in AS_THEY_ARE else None
 
     def usable_on(self, provider: Any) -> bool:
         """Whether a provider's segments can read the value where it lies."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from onnxlet.errors import ProviderError
+from onnxlet.errors import FeedError, ProviderError, UnsupportedError
 from onnxlet.graph.ir import TensorType
 from onnxlet.providers.base import DeviceValue, Executable, ProviderInfo, Segment, Step
 
@@ -87,6 +87,25 @@ class WebGpuProvider:
         self.device.write(held.buffer, values)
         return GpuTensor(held, TensorType(array.dtype, array.shape))
 
+    def adopt(self, buffer: Any, type_: TensorType) -> DeviceValue:
+        """A `GPUBuffer` that the page made with this device (the option `device`) as a value; it stays the page's.
+
+        Raises `FeedError` for a buffer that is too small or may not be read by shaders, `UnsupportedError` for element
+        types that are kept in another form.
+        """
+        from .browser_wgpu.flags import BufferUsage
+        from .memory import AS_THEY_ARE, Borrowed, GpuTensor
+        from .storage import stored_bytes
+
+        if type_.dtype not in AS_THEY_ARE:
+            raise UnsupportedError(f"{type_} is kept in another form on the GPU: feed it from the CPU")
+        handle, needed = self.device.handle.adopt_buffer(buffer), stored_bytes(type_)
+        if handle.size < needed:
+            raise FeedError(f"{type_} takes {needed} bytes, but its GPU buffer has {handle.size}")
+        if ~handle.usage & (BufferUsage.STORAGE | BufferUsage.COPY_SRC):
+            raise FeedError("a tensor's GPU buffer needs the usages STORAGE and COPY_SRC")
+        return GpuTensor(Borrowed(self.pool, handle), type_)
+
     async def prepare(self, constant_bytes: int) -> None:
         """Nothing to wait for: the device is there."""
 
@@ -151,7 +170,8 @@ def create(options: Mapping[str, Any]) -> WebGpuProvider:
 async def create_async(options: Mapping[str, Any]) -> WebGpuProvider:
     """A provider on a new device. Raises `ProviderError` where there is none. For the options see `request_device`.
 
-    The option `same_device_as`, a session, makes it use that one's device: values that stay there feed both.
+    The option `same_device_as`, a session, makes it use that one's device: values that stay there feed both. In a page,
+    the option `device` is a `GPUDevice` of JavaScript's to use.
     """
     reason = available() if sys.platform == "emscripten" else _without_wgpu()
     if reason is not None:
@@ -161,13 +181,20 @@ async def create_async(options: Mapping[str, Any]) -> WebGpuProvider:
 
 async def _device(options: Mapping[str, Any]) -> Device:
     """The device of the session that the options name, if it has one that works, else a new one."""
-    from .device import request_device
+    from .device import Device, request_device, wgpu_module
 
     other = options.get("same_device_as")
     for provider in getattr(other, "_providers", ()):
         if isinstance(provider, WebGpuProvider) and not provider.is_lost and not provider.device.closed:
             provider.device.users += 1
             return provider.device
+    given = options.get("device")
+    if given is not None:
+        module = wgpu_module()
+        adapter = module.GPUAdapter(given)
+        device = Device(module, adapter, module.GPUDevice("", given, adapter), options)
+        device.users += 1  # it is the page's, and outlives the sessions
+        return device
     return await request_device(options)
 
 

@@ -84,6 +84,7 @@
       objects[number] = null;
       vacant.push(number);
     },
+    get: (number) => objects[number],
     count: () => objects.length - 1 - vacant.length,
     limits: (limits) => {
       const found = {};

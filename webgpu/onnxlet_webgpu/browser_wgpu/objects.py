@@ -34,11 +34,12 @@ class GPUAdapterInfo(dict):
 
 
 class GPUAdapter(Handle):
-    """A GPU that devices can be requested from. Made by `gpu.request_adapter_async`."""
+    """A GPU that devices can be requested from. Made by `gpu.request_adapter_async`. Made of a `GPUDevice` of
+    JavaScript's, it tells about that one's adapter."""
 
     def __init__(self, adapter: Any):
         super().__init__("", BRIDGE.put(adapter))
-        info = adapter.info
+        info = getattr(adapter, "info", None) or adapter.adapterInfo
         self.features = features_of(adapter.features)
         self.limits = limits_of(adapter.limits)
         self.info = GPUAdapterInfo(
@@ -117,6 +118,10 @@ class GPUDevice(Handle):
         flags = bits(BufferUsage, usage)
         number = call(BRIDGE.createBuffer, self._internal, int(size), flags, bool(mapped_at_creation), label)
         return GPUBuffer(label, number, self, int(size), flags, "mapped" if mapped_at_creation else "unmapped")
+
+    def adopt_buffer(self, buffer: Any) -> GPUBuffer:
+        """A `GPUBuffer` that JavaScript made with this device. Not in wgpu."""
+        return GPUBuffer("", BRIDGE.put(buffer), self, int(buffer.size), int(buffer.usage), buffer.mapState)
 
     def create_buffer_with_data(self, *, label: str = "", data: Any, usage: int | str) -> GPUBuffer:
         """A buffer filled with `data`, as large as that, rounded up to four bytes."""
@@ -241,6 +246,11 @@ class GPUBuffer(Handle):
         self.usage = usage
         self.map_state = map_state
         self._mapped = (0, size)
+
+    @property
+    def js(self) -> Any:
+        """JavaScript's `GPUBuffer`. Not in wgpu."""
+        return BRIDGE.get(self._internal)
 
     def map_async(self, mode: int | str, offset: int = 0, size: int | None = None) -> GPUPromise[None]:
         count = self.size - offset if size is None else size

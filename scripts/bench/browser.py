@@ -41,6 +41,17 @@ class Files:
         self.contents[name] = content
         return f"/files/{name}"
 
+    def app(self, peer: Path) -> Starlette:
+        """These files, the peer's, the benchmark's and the site."""
+        return Starlette(
+            routes=[
+                Route("/files/{name}", self.get),
+                Mount("/peer", create_app(peer)),
+                Mount("/bench", create_app(FOLDER)),
+                Mount("/", create_app(site.assemble())),
+            ]
+        )
+
     async def get(self, request: Request) -> Response:
         return Response(self.contents[request.path_params["name"]])
 
@@ -53,19 +64,12 @@ def main(words: list[str] | None = None) -> int:
         print("\n".join(f"{case.kind}/{case.name}" for case in cases))
         return 0
     files = Files()
-    app = Starlette(
-        routes=[
-            Route("/files/{name}", files.get),
-            Mount("/peer", create_app(peers.onnxruntime_web())),
-            Mount("/bench", create_app(FOLDER)),
-            Mount("/", create_app(site.assemble())),
-        ]
-    )
-    with running(app) as url, sync_playwright() as playwright:
+    with running(files.app(peers.onnxruntime_web())) as url, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser.chromium(), args=browser.FLAGS)
         version = chromium.version
         try:
-            page = open_page(chromium.new_page(), url, options)
+            page = open_page(chromium.new_page(), url, "worker.mjs")
+            command(page, "boot", {"threads": options.threads, "pyodide": f"{url}/pyodide/{PINNED}/"})
             rows = report.measure_all(cases, lambda case: measure(page, files, case, options), "onnxruntime-web")
         finally:
             chromium.close()
@@ -98,12 +102,12 @@ def about(options: argparse.Namespace, chromium: str) -> dict[str, Any]:
     }
 
 
-def open_page(page: Page, url: str, options: argparse.Namespace) -> Page:
+def open_page(page: Page, url: str, worker: str) -> Page:
+    """Open the page that passes commands on to one of the workers."""
     page.set_default_timeout(CASE_SECONDS * 1000)
     page.on("pageerror", lambda error: print(f"  error in the page: {error}", flush=True))
-    page.goto(f"{url}/bench/web/")
+    page.goto(f"{url}/bench/web/?worker={worker}")
     page.wait_for_function("() => window.call !== undefined")
-    command(page, "boot", {"threads": options.threads, "pyodide": f"{url}/pyodide/{PINNED}/"})
     return page
 
 

@@ -89,6 +89,48 @@ def resnet50() -> onnx.ModelProto:
     return b.classify(x, c_in)
 
 
+def resnet18(size: int = 224) -> onnx.ModelProto:
+    """ResNet-18 for pictures of `size` squared (He et al. 2015, table 1)."""
+    b = Vision("resnet18")
+    x = b.node("Relu", b.conv(b.input([1, 3, size, size], name="input"), 3, 64, 7, 2))
+    x = b.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    c_in = 64
+    for width in (64, 128, 256, 512):
+        for stride in (1 if width == 64 else 2, 1):
+            y = b.node("Relu", b.conv(x, c_in, width, 3, stride))
+            y = b.conv(y, width, width, 3, gain=0.5)
+            shortcut = x if stride == 1 and c_in == width else b.conv(x, c_in, width, 1, stride)
+            x = b.node("Relu", b.node("Add", y, shortcut))
+            c_in = width
+    return b.classify(x, c_in)
+
+
+def unet(size: int = 128, width: int = 16, depth: int = 3) -> onnx.ModelProto:
+    """A U-Net (Ronneberger et al. 2015) with padded convolutions, for pictures of `size` squared: two 3x3 convolutions
+    on each level, pooling on the way down, transposed convolutions and joins with the way down on the way up."""
+    b = Vision("unet")
+
+    def twice(x: str, c_in: int, c_out: int) -> str:
+        y = b.node("Relu", b.conv(x, c_in, c_out, 3))
+        return b.node("Relu", b.conv(y, c_out, c_out, 3))
+
+    x = twice(b.input([1, 3, size, size], name="input"), 3, width)
+    down = []
+    for level in range(depth):
+        down.append(x)
+        x = b.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+        x = twice(x, width << level, width << level + 1)
+    for level in reversed(range(depth)):
+        c_in, c_out = width << level + 1, width << level
+        weights = b.constant(b.normal(c_in, c_out, 2, 2, scale=(1.6 / c_in) ** 0.5))
+        x = b.node(
+            "ConvTranspose", x, weights, b.constant(b.normal(c_out, scale=0.1)), kernel_shape=[2, 2], strides=[2, 2]
+        )
+        x = twice(b.node("Concat", x, down[level], axis=1), c_in, c_out)
+    b.output(b.node("Sigmoid", b.conv(x, width, 1, 1)), [1, 1, size, size])
+    return b.model()
+
+
 class Transformer(GraphBuilder):
     """Transformers of `width` with `heads` heads."""
 
@@ -146,8 +188,10 @@ def minilm(tokens: int = 128, layers: int = 6, vocabulary: int = 2000) -> onnx.M
     return b.model()
 
 
-def gpt_step(past: int = 127, layers: int = 6, vocabulary: int = 8000) -> onnx.ModelProto:
-    """One decoding step of a GPT-2-like model: a token in, logits and the grown key-value cache out."""
+def gpt_step(past: int | str = 127, layers: int = 6, vocabulary: int = 8000) -> onnx.ModelProto:
+    """One decoding step of a GPT-2-like model: a token in, logits and the grown key-value cache out. `past` may be the
+    name of a size that differs from run to run."""
+    grown_size = past + 1 if isinstance(past, int) else f"{past} + 1"
     b = Transformer("gpt", width=384, heads=6)
     x = b.node("Gather", b.constant(b.normal(vocabulary, b.width)), b.input([1, 1], INT64, "input_ids"))
     x = b.node("Add", x, b.node("Gather", b.constant(b.normal(256, b.width)), b.input([1, 1], INT64, "position_ids")))
@@ -159,7 +203,7 @@ def gpt_step(past: int = 127, layers: int = 6, vocabulary: int = 8000) -> onnx.M
         k = b.node("Concat", b.input(cache, name=f"past.{layer}.key"), k, axis=2)
         v = b.node("Concat", b.input(cache, name=f"past.{layer}.value"), v, axis=2)
         for grown in (k, v):
-            b.output(grown, [1, b.heads, past + 1, b.depth])
+            b.output(grown, [1, b.heads, grown_size, b.depth])
         y = b.join_heads(b.attend(q, b.node("Transpose", k, perm=[0, 1, 3, 2]), v), 1)
         x = b.node("Add", x, b.linear(y, b.width, b.width))
         y = b.linear(b.norm(x, 1e-5), b.width, 4 * b.width)

@@ -46,9 +46,9 @@ def about(options: argparse.Namespace, found: dict[str, str]) -> dict[str, Any]:
             f"{options.pages} newly started browsers. The first run counts from the model's bytes on: it makes the "
             "session, compiles the shaders and runs once; both engines have run a tiny model on the GPU before. Then "
             f"come {options.rounds} rounds in each browser, the engines in turns of {options.turn:.0f} ms or one run, "
-            f"after {PAUSE_MS} ms of rest. Times are minimums. A ratio above 1: onnxlet is faster. The software adapter's "
-            "speed says nothing about a real GPU's; what is asked of WebGPU, counted outside of both engines by "
-            "wrapping its prototypes, is the same on any."
+            f"after {PAUSE_MS} ms of rest. Times are minimums. A ratio above 1: onnxlet is faster. A software "
+            "adapter's speed says nothing about a real GPU's; what is asked of WebGPU, counted outside of both engines "
+            "by wrapping its prototypes, is the same on any."
         ),
         "machine": machine(
             {

@@ -7,8 +7,9 @@
 // writes tapes is checked against these sources.
 //
 // `run_shared` does the same with the help of threads that are in `help`. It publishes one round after the other as a
-// number of chunks; whoever is free claims the next chunk by compare-and-swap. No one waits for a thread to arrive:
-// a thread that is late, or not there at all, leaves its chunks to the others. Only chunks that were claimed are waited
+// number of chunks; whoever is free claims one by compare-and-swap. Every thread begins with chunks of its own, the same
+// ones each time, whose memory its caches know; then it takes what others have left. No one waits for a thread to
+// arrive: a thread that is late, or not there at all, leaves its chunks to the others. Only chunks that were claimed are waited
 // for, by the caller, before the next round.
 #include "kernel.h"
 #include "sleep.h"
@@ -71,12 +72,13 @@ EXPORT void run_piece(const word *tape, uintptr_t begin, uintptr_t end, char *sc
 
 // What threads share. What different threads write lies in different cache lines.
 typedef struct {
-    _Alignas(64) uint64_t turn; // number of the round << 32 | its chunks << 16 | the next chunk to claim
+    _Alignas(64) uint64_t turn; // number of the round << 32 | a bit for each chunk that is still to be claimed
 
     // The round that `turn` speaks of: written while no chunk of it can be claimed.
     _Alignas(64) const word *operation;
     word begin, end; // its units
     word chunk;      // units in a chunk
+    word share;      // chunks with which a thread begins
     char *scratch;
     word stride; // from one thread's scratch to the next one's
 
@@ -93,7 +95,7 @@ typedef struct {
     uint32_t broken;
 } Control;
 
-enum { MOST_CHUNKS = 0xffff, BROKEN = 1 << 30 };
+enum { MOST_CHUNKS = 32, BROKEN = 1 << 30 };
 
 // Bytes of memory, 64-byte aligned, that threads share.
 EXPORT uintptr_t control_size(void) { return sizeof(Control); }
@@ -110,7 +112,13 @@ EXPORT uint32_t control_threads(Control *c) { return LOAD(c->threads); }
 // How many chunks they computed so far.
 EXPORT uint32_t control_helped(Control *c) { return LOAD(c->helped); }
 
-INLINE int has_chunks(uint64_t turn) { return (turn & 0xffff) < (turn >> 16 & 0xffff); }
+INLINE int has_chunks(uint64_t turn) { return (uint32_t)turn != 0; }
+
+// The first chunk from `home` on that is to be claimed, or the first of all.
+INLINE word choose_chunk(uint32_t chunks, word home) {
+    const uint32_t from_home = home < MOST_CHUNKS ? chunks >> home << home : 0;
+    return __builtin_ctz(from_home ? from_home : chunks);
+}
 
 // Compute chunks of the published round until all are claimed; returns how many.
 //
@@ -122,11 +130,13 @@ static uint32_t compute_chunks(Control *c, word thread) {
         uint64_t turn = LOAD(c->turn);
         if (!has_chunks(turn)) return computed;
         const word *operation = LOAD(c->operation);
-        word chunk = LOAD(c->chunk), first = LOAD(c->begin), end = LOAD(c->end);
+        word units = LOAD(c->chunk), first = LOAD(c->begin), end = LOAD(c->end);
+        word chunk = choose_chunk((uint32_t)turn, thread * LOAD(c->share));
         char *scratch = LOAD(c->scratch) + thread * LOAD(c->stride);
-        if (!__atomic_compare_exchange_n(&c->turn, &turn, turn + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
-        word begin = first + (word)(turn & 0xffff) * chunk;
-        kernels[operation[KERNEL_INDEX]](operation + ARGUMENTS, begin, min_word(begin + chunk, end), scratch);
+        uint64_t rest = turn & ~(1ull << chunk);
+        if (!__atomic_compare_exchange_n(&c->turn, &turn, rest, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
+        word begin = first + chunk * units;
+        kernels[operation[KERNEL_INDEX]](operation + ARGUMENTS, begin, min_word(begin + units, end), scratch);
         computed++;
         if (thread) ADD(c->helped, 1);
         ADD(c->done, 1);
@@ -212,12 +222,13 @@ EXPORT void run_shared(const word *tape, uintptr_t words, char *scratch, Control
         uint32_t chunks = (uint32_t)div_up(units, chunk);
         STORE(c->operation, tape);
         STORE(c->chunk, chunk);
+        STORE(c->share, div_up(chunks, threads));
         STORE(c->scratch, scratch);
         for (word begin = 0; begin < all; begin += units) {
             STORE(c->begin, begin);
             STORE(c->end, begin + units);
             STORE(c->done, 0);
-            STORE(c->turn, ((LOAD(c->turn) >> 32) + 1) << 32 | chunks << 16);
+            STORE(c->turn, ((LOAD(c->turn) >> 32) + 1) << 32 | 0xffffffff >> (MOST_CHUNKS - chunks));
             if (LOAD(c->sleepers)) wake_sleepers(c);
             compute_chunks(c, 0);
             await_chunks(c, chunks);

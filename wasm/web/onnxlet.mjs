@@ -235,8 +235,11 @@ export class InferenceSession {
     }
     signal?.throwIfAborted();
     const settings = settingsOf(options);
+    const gpu = settings.providers.find(([name]) => name === 'webgpu')?.[1];
+    if (gpu?.device) env.webgpu.device = gpu.device;
     const from = link ?? Link.open();
-    await shareDevice(settings, from);
+    settings.local = from instanceof Local;
+    if (gpu) await chooseDevice(gpu, from);
     const transfer = [];
     if (source instanceof Uint8Array) source = owned(source, from, transfer);
     const args = [source, settings, externalData.map(externalFile)];
@@ -346,13 +349,10 @@ function providersOf(asked) {
 }
 
 /** Let a session use `env.webgpu.device`: where Python runs in this thread it always does. */
-async function shareDevice(settings, from) {
-  settings.local = from instanceof Local;
-  const given = settings.providers.find(([name]) => name === 'webgpu');
-  if (!given) return;
-  if (settings.local) given[1].device = await env.webgpu.device.catch(() => undefined);
+async function chooseDevice(options, from) {
+  if (from instanceof Local) options.device = await env.webgpu.device.catch(() => undefined);
   else if (device) await noDevice();
-  else given[1] = { power_preference: env.webgpu.powerPreference ?? 'high-performance', ...given[1] };
+  else options.power_preference ??= env.webgpu.powerPreference ?? 'high-performance';
 }
 
 /** Bytes that nobody else changes, or that `postMessage` copies: then just those, and not all of their buffer. */
@@ -441,7 +441,7 @@ export const backend = {
       },
       dispose: () => session.release(),
       startProfiling: () => session.startProfiling(),
-      endProfiling: () => session.endProfiling(),
+      endProfiling: () => void session.endProfiling().then(console.log, console.error), // nobody there takes it
     };
   },
 };

@@ -171,6 +171,7 @@ export class Tensor {
 
   /** `toImageData` as the address of a PNG. Needs a page: workers have no such canvas. */
   toDataURL(options) {
+    if (!globalThis.document) throw unsupported('only a page has a canvas that makes addresses, not a worker');
     const image = this.toImageData(options);
     const canvas = document.createElement('canvas');
     canvas.width = image.width;

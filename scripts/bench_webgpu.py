@@ -19,7 +19,7 @@ def main() -> int:
     prepare(["dev"], [], "Installing packages from PyPI (about 400 MB: the compiler, peers to compare with, tools)")
     native = "--native" in sys.argv
     return run_module(
-        "bench.webgpu_native" if native else "bench.webgpu", sys.argv[1:], gpu.adapter() if native else None
+        "bench.webgpu_native" if native else "bench.webgpu", sys.argv[1:], gpu.swiftshader() if native else None
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from . import system
@@ -23,6 +24,15 @@ def adapter() -> dict[str, str]:
         if attempt == 0:
             system.install(["mesa-vulkan-drivers", "libvulkan1"], "a GPU made of software for tests (Vulkan, Mesa)")
     return {}
+
+
+def swiftshader() -> dict[str, str]:
+    """Environment variables that lead every engine to Chromium's software adapter where `adapter` would choose Mesa's,
+    which Dawn (onnxruntime-webgpu's WebGPU) refuses."""
+    chosen = adapter()
+    beside = Path(shutil.which("chromium") or "").resolve().parent
+    found = [f for folder in (beside, Path("/usr/lib/chromium")) if (f := folder / "vk_swiftshader_icd.json").is_file()]
+    return {"VK_DRIVER_FILES": str(found[0])} if chosen and found else chosen
 
 
 def _has_loader() -> bool:

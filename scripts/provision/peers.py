@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import downloads
+from . import downloads, venv
 from .console import step
 from .paths import BUILD, cache
 
 ONNXRUNTIME_WEB = "1.30.0"
 JAX_JS = ("@jax-js/jax@0.1.25", "@jax-js/onnx@0.1.2", "onnx-buf@1.20.0-1", "@bufbuild/protobuf@2.17.0")
 """jax-js with its reader of ONNX, and what that needs."""
+
+ONNXRUNTIME_WEBGPU = "1.27.0"
 
 _FILES = {
     "dist/ort.wasm.min.mjs": "219e6a1fc8a9938268d18efca3c91d310bd2f4a59bbd13744df5b2b7fc6cee3b",
@@ -34,6 +36,20 @@ def onnxruntime_web(webgpu: bool = False) -> Path:
     if not downloads.complete(folder, files):
         downloads.from_npm(f"onnxruntime-web@{ONNXRUNTIME_WEB}", "33 MB", files, folder)
     return folder
+
+
+def onnxruntime_webgpu() -> Path:
+    """The interpreter of an environment of its own with onnxruntime-webgpu: it is called onnxruntime there too.
+
+    Raises `SetupError` where there is no wheel for this machine.
+    """
+    folder = BUILD / "peers" / f"onnxruntime-webgpu-{ONNXRUNTIME_WEBGPU}"
+    interpreter = venv.create(folder)
+    if not (folder / "complete").exists():
+        with step(f"Installing onnxruntime-webgpu {ONNXRUNTIME_WEBGPU} from PyPI (60 MB)"):
+            venv.pip(["install", "--quiet", f"onnxruntime-webgpu=={ONNXRUNTIME_WEBGPU}"], folder)
+        (folder / "complete").touch()
+    return interpreter
 
 
 def jax_js() -> Path:

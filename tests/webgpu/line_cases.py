@@ -88,9 +88,29 @@ def update_cases() -> Iterator[Case]:
         yield Case("ScatterND", [random(5), tuples, random(60)], more, version=18, rtol=1e-4, note=f"few {reduction}")
 
 
+def long_cases() -> Iterator[Case]:
+    """More elements to a result than one workgroup takes, more turns of loops than some devices make."""
+    spoilt = random(2, 70000)
+    spoilt[0, 5], spoilt[1, 60000] = np.inf, np.nan
+    for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceLogSumExp"):
+        for x, axes in (
+            (random(2, 70000), [1]), (random(66000, 2), [0]), (random(300, 3, 250), [0, 2]), (spoilt, [1]),
+        ):  # fmt: skip
+            yield Case(op, [x], {"axes": axes}, version=11, rtol=1e-3, atol=1e-2, note=f"{axes}")
+    for op in ("ReduceSum", "ReduceMax", "ReduceProd"):
+        for dtype in (np.int32, np.int64):
+            yield Case(op, [integers(70000, dtype=dtype)], {"axes": [0]}, version=11, note=f"{np.dtype(dtype)}")
+    yield Case("ReduceMax", [integers(70000, low=0, high=2, dtype=np.bool_)], {}, version=20, note="bool")
+    yield Case("ReduceSum", [random(4_400_000)], {}, (), 11, rtol=1e-3, atol=1e-1)
+    yield Case("Softmax", [random(65, 22000)], rtol=1e-4, atol=1e-7)
+    yield Case("MatMul", [random(2, 140000), random(140000, 3)], rtol=1e-3, atol=1e-1)
+    yield Case("ArgMax", [random(300, 70000)], {"axis": 1})
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "scans": scan_cases,
     "extremes": extreme_cases,
     "sorted": sorted_cases,
     "updates": update_cases,
+    "long": long_cases,
 }

@@ -247,7 +247,9 @@ class Device:
             try:
                 pipeline.handle = await pipeline.pending
             except Exception as error:
-                self._pipelines.pop(pipeline.text, None)
+                for each in pipelines:
+                    if each.pending is not None:  # it is compiled again when it is wanted again
+                        self._pipelines.pop(each.text, None)
                 self.check()
                 raise _shader_error(pipeline.text, error) from error
             pipeline.pending = None
@@ -360,6 +362,10 @@ def _target(module: Any, adapter: Any, handle: Any, forced: Mapping[str, Any]) -
     # wgpu translates WGSL itself, and knows these functions.
     has["dots"] = not IN_BROWSER or "packed_4x8_integer_dot_product" in module.gpu.wgsl_language_features
     features = {name: there and bool(forced.get(name, True)) for name, there in has.items()}
+    if not IN_BROWSER:
+        from .desktop.long_loops import most_steps
+
+        limits["max_steps"] = most_steps(adapter.info)
     return Target(software=software, **features, **limits)
 
 

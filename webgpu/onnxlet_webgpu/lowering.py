@@ -65,6 +65,8 @@ class Target:
     """Whether shaders have f16."""
     dots: bool = False
     """Whether they have `dot4I8Packed`."""
+    max_steps: int = 0
+    """Turns of loops that an invocation may make in all; 0 where that is not limited."""
 
     @property
     def flat_groups(self) -> int:
@@ -275,6 +277,12 @@ class Lowering:
             buffers = len(kernel.values_read()) + 1
             if buffers > t.max_bindings:
                 self.refuse(f"it needs {buffers} buffers, the device allows {t.max_bindings}")
+            if t.max_steps:
+                from .desktop.long_loops import spread
+
+                reason = spread(kernel, t.max_steps, t.max_groups)
+                if reason is not None:
+                    self.refuse(reason)
             if max(kernel.groups) > t.max_groups:
                 self.refuse(f"it needs {max(kernel.groups)} workgroups in a row, the device allows {t.max_groups}")
 

@@ -74,8 +74,9 @@ def _pieces(p: Product, t: Target) -> int:
     rows, columns, enough = {"registers": (8, 8, 128), "vector": (1, 16, 64), "tiled": (TILE, TILE, 64)}[variant]
     blocks = -(-p.m // rows) * -(-p.n // columns) * (p.batch or 1)
     step = 4 if p.k % 4 == 0 else 1
-    most = min(enough // blocks, p.k // SHORTEST)
-    return next((s for s in range(most, 1, -1) if p.k % (s * step) == 0), 1)
+    least = -(-2 * p.k // t.max_steps) if t.max_steps else 1
+    most = max(min(enough // blocks, p.k // SHORTEST), 8 * least if least > 1 else 1)
+    return next((s for s in range(most, max(least, 2) - 1, -1) if p.k % (s * step) == 0), 1)
 
 
 SHORTEST = 512

@@ -17,6 +17,9 @@ from ..storage import type_name
 from ..wgsl import literal
 from .reduction import emit_reduction
 
+VERY_LONG = 1 << 14
+"""Elements in rows from which on a workgroup takes each, however many there are."""
+
 
 def row_functions(subgroups: bool) -> str:
     """WGSL functions that combine what the invocations of a workgroup have found."""
@@ -40,7 +43,8 @@ def emit_rows(
     value ``value``), and ``row_sum`` and ``row_max`` combine what the invocations of a row have found; `alone`, one
     invocation takes the row from its begin to its end.
     """
-    wide = not alone and (length >= 256 and rows < 64 if n.target.software else length >= 32)
+    few = 64 if length < VERY_LONG else rows + 1
+    wide = not alone and (length >= 256 and rows < few if n.target.software else length >= 32)
     first, step = ("lane", WORKGROUP) if wide else ("0u", 1)
     at = "base + j" if stride == 1 else f"base + j * {stride}u"
     loop = f"for (var j = {first}; j < {length}u; j += {step}u) {{\n    let at = {at};\n    let value = {load};\n   "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from ..combining import combining
 from ..kernel import WORKGROUP, Kernel, grid, single_body, single_groups
 from ..lowering import Lowering, Tensor, lowering
@@ -86,6 +88,64 @@ def global_pool(n: Lowering) -> None:
     emit_reduction(n, name, x, out, list(range(2, len(x.shape))))
 
 
+VERY_LONG = 1 << 16
+"""Elements to a result from which on several workgroups share them."""
+
+
+def _emit_in_pieces(
+    n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[int], form: tuple[str, str, str, str] | None
+) -> None:
+    """Add a reduction of many elements to each result: of pieces of them first, then of what those gave."""
+    reads = []
+    if form is None:  # ReduceLogSumExp: where the highest is not finite, x - highest would be NaN for it too
+        highest = n.temporary("highest", out.shape)
+        emit_reduction(n, "ReduceMax", x, highest, axes)
+        reads = [highest.binding("highest")]
+        shift = "select(highest[o], 0.0, is_inf(highest[o]))"
+        form = ("0.0", f"exponential({{x}} - {shift})", "{a} + {b}", f"{shift} + logarithm({{total}})")
+    start, element, combine, finish = form
+    start = start.format(zero="0.0", one="1.0")
+    strides = contiguous_strides(x.shape)
+    kept = [d for d in range(len(x.shape)) if d not in axes]
+    count = prod(x.shape[d] for d in axes)
+    pieces = min(256, count >> 12)
+    size = -(-count // pieces)
+    base = index_expression([x.shape[d] for d in kept], [strides[d] for d in kept], 0, "o")
+    offset = index_expression([x.shape[d] for d in axes], [strides[d] for d in axes], 0, "r")
+    dtype = np.dtype("uint32" if x.kind == "bool" else x.kind).type
+    parts = n.temporary(f"parts {len(n.kernels)}", (out.size, pieces), dtype)
+    body = f"""
+let group = wid.x + wid.y * groups.x;
+if (group >= arrayLength(&y)) {{ return; }}
+let o = group / {pieces}u;
+let base = {base};
+let first = group % {pieces}u * {size}u;
+var total = {start};
+for (var k = lane; k < {size}u; k += {WORKGROUP}u) {{
+    let r = first + k;
+    if (r >= {count}u) {{ break; }}
+    let value = x[base + {offset}];
+    total = {combine.format(a="total", b=element.format(x="value"))};
+}}
+total = gather(total, lane);
+if (lane == 0u) {{ store(group, total); }}
+"""
+    title = n.title(x, note=f"over axes {axes}")
+    groups = grid(parts.size, n.target.max_groups)
+    declarations = combining("gather", x.element, combine, n.target.subgroups)
+    n.emit(
+        Kernel(f"{title} in pieces", [x.binding("x"), *reads], parts.value, parts.shape, parts.element, body, groups,
+               declarations=declarations)
+    )  # fmt: skip
+    statements = f"""
+let o = i;
+var total = {start};
+for (var k = 0u; k < {pieces}u; k++) {{ total = {combine.format(a="total", b=f"parts[o * {pieces}u + k]")}; }}
+store(o, {finish.format(total="total", count=f"f32({count}u)")});
+"""
+    n.emit_flat(f"{title} of {count} joined", [parts.binding("parts"), *reads], statements, out)
+
+
 def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[int]) -> None:
     form = FORMS.get(name) if x.kind == "float32" else integer_form(name, x.kind)
     if form is None and (x.kind != "float32" or name != "ReduceLogSumExp"):
@@ -93,6 +153,9 @@ def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[in
     strides = contiguous_strides(x.shape)
     kept = [d for d in range(len(x.shape)) if d not in axes]
     count = prod(x.shape[d] for d in axes)
+    if count >= VERY_LONG:
+        _emit_in_pieces(n, name, x, out, axes, form)
+        return
     base = index_expression([x.shape[d] for d in kept], [strides[d] for d in kept], 0, "o")
     offset = index_expression([x.shape[d] for d in axes], [strides[d] for d in axes], 0, "r")
     load = f"x[base + {offset}]" if offset != "0u" else "x[base]"

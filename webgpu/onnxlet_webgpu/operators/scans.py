@@ -14,13 +14,13 @@ from ..lowering import Lowering, Tensor, lowering
 from ..wgsl import contiguous_strides, index_expression, literal
 from .arithmetic import NUMBERS, before, combined, line, same
 
-FEW, LONG = 256, 256
-"""Lines are few below the first number, and long from the second on."""
+FEW, LONG, VERY_LONG = 256, 256, 1 << 15
+"""Lines are few below the first number, and long from the second on; of the third length, long in any number."""
 
 
 def chunks_of(lines: int, length: int) -> int:
     """How many chunks each line is cut into: 1 for none."""
-    return -(-length // isqrt(length)) if lines < FEW and length >= LONG else 1
+    return -(-length // isqrt(length)) if length >= (LONG if lines < FEW else VERY_LONG) else 1
 
 
 def emit_many(

@@ -1,0 +1,1 @@
+"""What only desktops need: left out of the wheel that pages install."""

@@ -18,6 +18,7 @@ from .errors import (
     ProviderError,
     SessionClosedError,
     ShapeError,
+    TerminatedError,
     UnsupportedError,
 )
 from .features import Feature, features, ready
@@ -26,15 +27,32 @@ from .limits import Limits
 from .model.loader import load_model as load
 from .model.writer import save
 from .ops import op
-from .options import ExecutionMode, GraphOptimizationLevel, SessionOptions
+from .options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
 from .providers import get_all_providers, get_available_providers
 from .session import InferenceSession, ModelMetadata, NodeArg
 from .values import OrtValue
 
 __version__ = "0.1.0"
 
+
+def install_as_onnxruntime(version: str = "1.32.0") -> None:
+    """From now on `import onnxruntime` gives onnxlet, in all packages of this process.
+
+    `onnxruntime.capi` has the modules that inference code uses. Who asks for installed distributions, as `pip`'s and
+    micropip's resolvers and `importlib.metadata.version` do, finds `onnxruntime` (and `onnxruntime-gpu`, ...) at
+    `version`; give another one to packages that require it. Calling it again changes nothing but that. An onnxruntime
+    that is installed too is not found any more; raises `UnsupportedError` where that one is imported already.
+
+    The API is that of onnxruntime 1.32. Tools that prepare models (`onnxruntime.quantization`, ...) are not there.
+    """
+    from .onnxruntime_face.install import install
+
+    install(version)
+
+
 __all__ = [
     "ExecutionMode",
+    "ExecutionOrder",
     "DeviceLostError",
     "ExternalDataError",
     "Feature",
@@ -52,13 +70,16 @@ __all__ = [
     "OnnxletError",
     "OrtValue",
     "ProviderError",
+    "RunOptions",
     "SessionClosedError",
     "SessionOptions",
     "ShapeError",
+    "TerminatedError",
     "UnsupportedError",
     "features",
     "get_all_providers",
     "get_available_providers",
+    "install_as_onnxruntime",
     "load",
     "op",
     "ready",

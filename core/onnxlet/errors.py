@@ -59,6 +59,10 @@ class NodeError(OnnxletError, RuntimeError):
     """A node failed while running. Names the node, its operator, the provider, and its inputs' types and shapes."""
 
 
+class TerminatedError(OnnxletError, RuntimeError):
+    """The run was ended by `RunOptions.terminate`."""
+
+
 class ShapeError(OnnxletError, ValueError):
     """A node's inputs have types or shapes that its operator does not allow."""
 

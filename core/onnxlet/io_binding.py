@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import FeedError, UnsupportedError
 from .values import CPU, OrtValue, at_address
 
+if TYPE_CHECKING:
+    from .session import InferenceSession
+
 
 class IOBinding:
     """Inputs and outputs of a session, by name, for `run_with_iobinding`. Made by `InferenceSession.io_binding`."""
 
-    def __init__(self, inputs: Collection[str]):
-        self._names = inputs
+    def __init__(self, session: InferenceSession):
+        graph = session._model.graph
+        self._names = [*graph.inputs, *graph.defaults]
         self.inputs: dict[str, OrtValue] = {}
         self.outputs: dict[str, str | OrtValue] = {}
         """The type of a device on which to leave an output, or the value that receives it."""
@@ -84,6 +88,12 @@ class IOBinding:
     def get_outputs(self) -> list[OrtValue]:
         """The outputs of the latest run, in the order in which they were bound."""
         return list(self._results)
+
+    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+        """The outputs of the latest run, in onnxruntime's kind of a list."""
+        from .onnxruntime_face.state import OrtValueVector
+
+        return OrtValueVector(self._results)
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs of the latest run as arrays."""

@@ -5,30 +5,37 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-import warnings
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import download, providers, rewrites
-from .errors import FeedError, MissingOperatorsError, ModelError, ProviderError, SessionClosedError
+from .errors import FeedError, MissingOperatorsError, ModelError, ProviderError, SessionClosedError, TerminatedError
 from .execution.executor import GraphExecutor, Run, drive, drive_async
 from .execution.numpy_steps import check_signature
+from .execution.plan import needed
 from .execution.recovery import recovering
 from .execution.warming import Warming, warming
-from .explain import Explanation, count_calls, stage_rows
+from .execution.watching import Watch
+from .explain import Explanation, copies_of, count_calls, stage_rows
 from .feeds import check_feeds
 from .graph.ir import Graph, Model, TensorType, Type
 from .io_binding import IOBinding
 from .model.dtypes import type_name
 from .model.loader import as_bytes, load_model
+from .model.tensors import Tensor
 from .ops import registry
-from .options import SessionOptions
+from .options import RunOptions, SessionOptions
 from .providers.base import Provider
+from .providers.making import make, make_async
 from .values import OrtValue
+
+if TYPE_CHECKING:
+    from .execution.choosing import Chooser
+    from .execution.profiling import Profile
 
 Progress = Callable[[str, int, int | None], None]
 """Called with what is being done, how much of it is done, and of how much (bytes; `None` where unknown)."""
@@ -72,8 +79,9 @@ class InferenceSession:
     """A model with its plans, on a list of execution providers.
 
     `path_or_bytes` is a path, the bytes of a model, an open binary file, or an `onnx.ModelProto`. `providers` is a
-    list of names or `(name, options)` pairs in order of preference; the default is the CPU. A provider of
-    onnxruntime's that onnxlet does not have is skipped with a warning. `disabled_optimizers` names rewrites of the
+    list of names or `(name, options)` pairs in order of preference; the default is the CPU; `["auto"]` is a GPU or the
+    CPU, by which of them is faster in the first run. A provider of onnxruntime's that onnxlet does not have is skipped
+    with a warning. `disabled_optimizers` names rewrites of the
     graph that are left out (`onnxlet.rewrites.names()`); names of other runtimes' optimisers are passed over.
 
     Raises `ModelError` if the model is not valid, `MissingOperatorsError` if it uses operators that are not there
@@ -90,8 +98,9 @@ class InferenceSession:
         external_data: Any = None,
         disabled_optimizers: Collection[str] | None = None,
     ):
-        sess_options = _without(sess_options, disabled_optimizers)
-        made, absent = _create_providers(providers, provider_options, sess_options)
+        sess_options = _copied(sess_options, disabled_optimizers)
+        made, absent = make(providers, provider_options, sess_options)
+        self._wanted = providers, provider_options
         self._start(path_or_bytes, sess_options, made, absent, external_data)
 
     @classmethod
@@ -118,21 +127,24 @@ class InferenceSession:
         if address is not None:
             source = await download.fetch(address, progress=progress, cache=cache)
         source = as_bytes(source)
+        sess_options = _copied(sess_options, disabled_optimizers)
+        if sess_options.external_files and external_data is None:
+            external_data = sess_options.external_files
         external_data, proto = await download.gather_external(
             source, external_data, address, progress=progress, cache=cache
         )
-        sess_options = _without(sess_options, disabled_optimizers)
-        made, absent = await _create_providers_async(providers, provider_options, sess_options)
+        made, absent = await make_async(providers, provider_options, sess_options)
         session = cls.__new__(cls)
+        session._wanted = providers, provider_options
         session._start(source, sess_options, made, absent, external_data, proto)
-        if made:
-            await made[0].prepare(sum(t.nbytes for t in session._model.graph.initializers.values()))
+        for provider in made if session._chooser else made[:1]:
+            await provider.prepare(sum(t.nbytes for t in session._model.graph.initializers.values()))
         return session
 
     def _start(
         self,
         source: Any,
-        options: SessionOptions | None,
+        options: SessionOptions,
         made: list[Provider],
         absent: dict[str, str],
         external_data: Any,
@@ -141,11 +153,22 @@ class InferenceSession:
         self._closed = False
         self._providers = made
         self._absent = absent
-        self._options = options or SessionOptions()
+        self._options = options
         self._thread_lock = threading.Lock()
         self._task_lock: asyncio.Lock | None = None
+        self._watch = Watch()
+        profile = self._start_profile()
         try:
-            self._model: Model = load_model(source, external_data=external_data, proto=proto)
+            self._model: Model = load_model(
+                source,
+                external_data=external_data,
+                proto=proto,
+                files=options.external_files,
+                initializers={name: Tensor.of(value.numpy()) for name, value in options.initializers.items()},
+                dimensions=options.dimensions,
+            )
+            if profile is not None:
+                profile.loaded(source)
             check_operators(self._model.graph)
             graph = rewrites.optimize(self._model.graph, self._options)
             if self._options.optimized_model_filepath:
@@ -155,60 +178,97 @@ class InferenceSession:
                 provider.close()
             raise
         self._executor = self._executor_of(graph)
-        self._others: dict[tuple[bool, frozenset[str]], GraphExecutor] = {}
+        self._others: dict[tuple[bool, frozenset[str], frozenset[str]], GraphExecutor] = {}
         self._used = self._executor
+        self._chooser = self._new_chooser()
+        if profile is not None:
+            profile.note("session_initialization", profile.since)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The model with its weights, the options and the wanted providers; where it is unpickled a new session is made
+        of them. Raises what `onnxlet.save` raises for models that can't be written."""
+        from .model.writer import to_bytes
+
+        kept = replace(
+            self._options, initializers={}, external_files={}, optimized_model_filepath="", enable_profiling=False
+        )
+        return type(self), (to_bytes(self._model, most=None), kept, *self._wanted)
+
+    def set_providers(
+        self,
+        providers: Sequence[providers.ProviderSpec] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Go on with other providers: plans are made anew. Raises as the constructor does, and then changes nothing."""
+        made, absent = make(providers, provider_options, self._options)
+        with self._turn():
+            self._free()
+            self._providers, self._absent, self._wanted = made, absent, (providers, provider_options)
+            self._executor = self._used = self._executor_of(self._executor.graph)
+            self._others = {}
+            self._chooser = self._new_chooser()
+
+    def _new_chooser(self) -> Chooser | None:
+        if not providers.asks_to_choose(self._wanted[0]):
+            return None
+        from .execution.choosing import Chooser
+
+        return Chooser(self)
 
     # Running
 
     def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
     ) -> list[Any]:
         """Compute outputs, in the order of `output_names` (`None` or empty: all, in the model's order).
 
         `input_feed` maps input names to arrays or `OrtValue`s. Raises `FeedError` where they don't fit the model,
-        `NodeError` where a node fails; the session goes on working after an error.
+        `NodeError` where a node fails, `TerminatedError` where `RunOptions.terminate` ends the run; the session goes on
+        working after an error.
         """
-        del run_options
         shortcut = self._executor.shortcut
-        if shortcut is not None:
+        if shortcut is not None and run_options is None and self._watch.profile is None:
             results = shortcut.run(output_names, input_feed)
             if results is not None:
                 return results
         feeds, outputs = self._prepare(output_names, input_feed)
         with self._turn():
-            return _own(drive(self._recovering(feeds, outputs)), feeds)
+            return _own(drive(self._recovering(feeds, outputs, run_options)), feeds)
 
-    async def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> list[Any]:
+    async def run_async(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
+    ) -> list[Any]:
         """Like `run`, but waits for a device without blocking. Overlapping calls take turns."""
         feeds, outputs = self._prepare(output_names, input_feed)
         async with self._async_turn():
-            return _own(await drive_async(self._recovering(feeds, outputs)), feeds)
+            return _own(await drive_async(self._recovering(feeds, outputs, run_options)), feeds)
 
     def io_binding(self) -> IOBinding:
         """A new binding of this session's inputs and outputs, for `run_with_iobinding`."""
-        graph = self._model.graph
-        return IOBinding([*graph.inputs, *graph.defaults])
+        return IOBinding(self)
 
-    def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """Compute the bound outputs from the bound inputs, and leave them where the binding says.
 
         What stays on a device is not read back, and feeds later runs on that device without an upload.
         """
-        del run_options
         feeds, outputs, staying = self._bound(iobinding)
         with self._turn():
-            results = _own(drive(self._recovering(feeds, outputs, staying)), feeds)
+            results = _own(drive(self._recovering(feeds, outputs, run_options, staying)), feeds)
         iobinding.take(results, self._devices())
 
     async def run_with_iobinding_async(self, iobinding: IOBinding) -> None:
         """Like `run_with_iobinding`, but waits for a device without blocking. Overlapping calls take turns."""
         feeds, outputs, staying = self._bound(iobinding)
         async with self._async_turn():
-            results = _own(await drive_async(self._recovering(feeds, outputs, staying)), feeds)
+            results = _own(await drive_async(self._recovering(feeds, outputs, None, staying)), feeds)
         iobinding.take(results, self._devices())
 
     def run_with_ort_values(
-        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: Any = None
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """Like `run`, from `OrtValue`s to `OrtValue`s on the CPU."""
         return [OrtValue(v) for v in self.run(output_names, _only_values(input_dict_ort_values), run_options)]
@@ -241,20 +301,42 @@ class InferenceSession:
         Raises `FeedError` where a shape is not known.
         """
         with self._thread_lock:
-            drive(warming(self._executor, self._providers, inputs or {}, progress))
+            drive(recovering(lambda: self._warming(inputs or {}, progress), self._providers, self._executors))
 
     async def warmup_async(self, inputs: Mapping[str, Any] | None = None, *, progress: Warming | None = None) -> None:
         """Like `warmup`, but waits for a device without blocking."""
         async with self._async_turn():
-            await drive_async(warming(self._executor, self._providers, inputs or {}, progress))
+            run = recovering(lambda: self._warming(inputs or {}, progress), self._providers, self._executors)
+            await drive_async(run)
+
+    def _warming(self, inputs: Mapping[str, Any], progress: Warming | None) -> Run:
+        yield from warming(self._executor, self._providers, inputs, progress)
+        if self._chooser is not None:
+            yield from self._chooser.warm(inputs)
 
     def _recovering(
-        self, feeds: Mapping[str, Any], outputs: Sequence[str], staying: frozenset[str] = frozenset()
+        self,
+        feeds: Mapping[str, Any],
+        outputs: Sequence[str],
+        options: RunOptions | None,
+        staying: frozenset[str] = frozenset(),
     ) -> Run:
-        def executors() -> list[GraphExecutor]:
-            return [self._executor, *self._others.values()]
+        wanted: frozenset[str] = frozenset()
+        if options is not None:
+            if options.terminate:
+                raise TerminatedError("RunOptions.terminate is set")
+            if options.only_execute_path_to_fetches and {*outputs} != {*self._model.graph.outputs}:
+                wanted = frozenset(outputs)
 
-        return recovering(lambda: self._choose(feeds, staying).run(feeds, outputs), self._providers, executors)
+        def start() -> Run:
+            executor = self._choose(feeds, staying, wanted)
+            if self._chooser is not None and executor is self._executor and self._chooser.decides(feeds):
+                return self._chooser.run(feeds, outputs)
+            return executor.run(feeds, outputs)
+
+        run = recovering(start, self._providers, self._executors)
+        watch = self._watch
+        return run if options is None and watch.profile is None else watch.over(run, options)
 
     def _prepare(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]
@@ -272,26 +354,33 @@ class InferenceSession:
             input_feed = {n: v.feed(available) if isinstance(v, OrtValue) else v for n, v in input_feed.items()}
         return check_feeds(graph, input_feed), outputs
 
-    def _choose(self, feeds: Mapping[str, Any], staying: frozenset[str]) -> GraphExecutor:
-        """The executor for these feeds and for outputs that stay on a device. Rewrites take initializers for constants:
-        fed ones need the original graph."""
+    def _choose(self, feeds: Mapping[str, Any], staying: frozenset[str], wanted: frozenset[str]) -> GraphExecutor:
+        """The executor for these feeds, for outputs that stay on a device, and, unless empty, the only outputs that are
+        wanted. Rewrites take initializers for constants: fed ones need the original graph."""
         overridden = any(name in feeds for name in self._model.graph.defaults)
-        key = overridden, staying
-        if not overridden and not staying:
+        key = overridden, staying, wanted
+        if not overridden and not staying and not wanted:
             self._used = self._executor
             return self._used
         if key not in self._others:
             if len(self._others) >= EXECUTORS_KEPT:
                 self._others.pop(next(iter(self._others))).close()
             graph = self._model.graph if overridden else self._executor.graph
+            if wanted:
+                graph = needed(graph, wanted)
             self._others[key] = self._executor_of(graph)
             self._others[key].staying = staying
         self._used = self._others[key]
         return self._used
 
-    def _executor_of(self, graph: Graph) -> GraphExecutor:
-        executor = GraphExecutor(graph, self._providers, limits=self._options.limits)
-        first = self._providers[0].name if self._providers else providers.CPU
+    def _executors(self) -> list[GraphExecutor]:
+        return [self._executor, *self._others.values()]
+
+    def _executor_of(self, graph: Graph, computing: list[Provider] | None = None) -> GraphExecutor:
+        computing = self._providers if computing is None else computing
+        executor = GraphExecutor(graph, computing, limits=self._options.limits)
+        executor.watch = self._watch
+        first = computing[0].name if computing else providers.CPU
         strict = self._options.config_entries.get("session.disable_cpu_ep_fallback") == "1"
         if strict and first != providers.CPU:
             executor.alone = first
@@ -338,6 +427,11 @@ class InferenceSession:
         """Names of the providers in use, in order of preference."""
         return list(dict.fromkeys([*(p.name for p in self._providers), providers.CPU]))
 
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The options of the providers in use, by name."""
+        chosen = dict(providers.resolve(*self._wanted))
+        return {n: {str(k): str(v) for k, v in chosen.get(n, {}).items()} for n in self.get_providers()}
+
     def get_session_options(self) -> SessionOptions:
         return self._options
 
@@ -362,12 +456,33 @@ class InferenceSession:
         if self._closed:
             raise SessionClosedError("this session was closed; make a new one")
         executor = self._used
+        choice = None if self._chooser is None else self._chooser.choice
         if executor.latest is None:
             types = {name: self._model.graph.tensor_type(name) for name in self._model.graph.inputs}
             if not all(t.concrete for t in types.values()):
-                return Explanation([], self._absent, 0)
+                return Explanation([], self._absent, choice=choice)
             executor.latest = executor.plan(types)
-        return Explanation(list(stage_rows(executor.latest)), self._absent, count_calls(executor.latest))
+        stage = executor.latest
+        return Explanation(list(stage_rows(stage)), self._absent, count_calls(stage), copies_of(stage), choice)
+
+    def _start_profile(self) -> Profile | None:
+        if not self._options.enable_profiling:
+            return None
+        from .execution.profiling import Profile
+
+        self._watch.profile = Profile(self._options.profile_file_prefix)
+        return self._watch.profile
+
+    def end_profiling(self) -> str:
+        """Write what `SessionOptions.enable_profiling` has timed since the session was made, as a trace that Chrome and
+        Perfetto show, with onnxruntime's names of events and fields. Returns the file's name; an empty text where
+        nothing is being timed. What runs afterwards is not timed."""
+        profile, self._watch.profile = self._watch.profile, None
+        return "" if profile is None else profile.write()
+
+    def get_profiling_start_time_ns(self) -> int:
+        """When timing began, comparable to `time.monotonic_ns()`; 0 where nothing is being timed."""
+        return 0 if self._watch.profile is None else self._watch.profile.began
 
     def memory_stats(self) -> dict[str, dict[str, int]]:
         """Bytes held by each provider, by kind."""
@@ -378,8 +493,10 @@ class InferenceSession:
         if self._closed:
             return
         self._closed = True
-        self._executor.close()
-        for executor in self._others.values():
+        self._free()
+
+    def _free(self) -> None:
+        for executor in self._executors():
             executor.close()
         for provider in self._providers:
             provider.close()
@@ -391,12 +508,18 @@ class InferenceSession:
         self.close()
 
 
-def _without(options: SessionOptions | None, disabled: Collection[str] | None) -> SessionOptions | None:
-    """The options with some rewrites disabled."""
-    if not disabled:
-        return options
+def _copied(options: SessionOptions | None, disabled: Collection[str] | None) -> SessionOptions:
+    """A copy of the options, with more rewrites disabled."""
     options = options or SessionOptions()
-    return replace(options, disabled_rewrites=options.disabled_rewrites | ({*disabled} & {*rewrites.names()}))
+    left_out = {*disabled} & {*rewrites.names()} if disabled else set()
+    return replace(
+        options,
+        disabled_rewrites=options.disabled_rewrites | left_out,
+        config_entries={**options.config_entries},
+        dimensions={**options.dimensions},
+        initializers={**options.initializers},
+        external_files={**options.external_files},
+    )
 
 
 def _only_values(feeds: Mapping[str, Any]) -> Mapping[str, OrtValue]:
@@ -438,73 +561,6 @@ def _collect_missing(graph: Graph, missing: dict[tuple[str, int], list[str]]) ->
             check_signature(node, operator)
         for body in node.subgraphs():
             _collect_missing(body, missing)
-
-
-def _plan_providers(
-    wanted: Sequence[providers.ProviderSpec] | None,
-    options: Sequence[Mapping[str, Any]] | None,
-    session_options: SessionOptions | None,
-) -> tuple[list[tuple[str, dict[str, Any]]], bool]:
-    """Names with options, and whether the caller would rather have an error than run on the CPU alone."""
-    named = {s if isinstance(s, str) else s[0] for s in wanted or ()}
-    resolved = providers.resolve(wanted, options)
-    threads = (session_options or SessionOptions()).intra_op_num_threads
-    for name, chosen in resolved:
-        if name == providers.CPU:
-            chosen.setdefault("threads", threads)
-    asked = {providers.ALIASES.get(name, name) for name in named} & set(providers.PACKAGES)
-    return resolved, bool(asked) and providers.CPU not in asked
-
-
-def _absence(name: str, error: ProviderError, strict: bool, absent: dict[str, str]) -> None:
-    """Note why a provider is not there; raise if it was the only one that the caller wanted."""
-    if strict:
-        raise ProviderError(
-            f"{error}. Add 'CPUExecutionProvider' to the list of providers to run on the CPU instead"
-        ) from error
-    absent[name] = str(error)
-    warnings.warn(f"{name} is not used: {error}", stacklevel=4)
-
-
-def _create_providers(
-    wanted: Sequence[providers.ProviderSpec] | None,
-    options: Sequence[Mapping[str, Any]] | None,
-    session_options: SessionOptions | None,
-) -> tuple[list[Provider], dict[str, str]]:
-    resolved, strict = _plan_providers(wanted, options, session_options)
-    made: list[Provider] = []
-    absent: dict[str, str] = {}
-    for name, chosen in resolved:
-        try:
-            made.append(_available(name).create(chosen))
-        except ProviderError as error:
-            _absence(name, error, strict and name != providers.CPU, absent)
-    return made, absent
-
-
-async def _create_providers_async(
-    wanted: Sequence[providers.ProviderSpec] | None,
-    options: Sequence[Mapping[str, Any]] | None,
-    session_options: SessionOptions | None,
-) -> tuple[list[Provider], dict[str, str]]:
-    resolved, strict = _plan_providers(wanted, options, session_options)
-    made: list[Provider] = []
-    absent: dict[str, str] = {}
-    for name, chosen in resolved:
-        try:
-            info = _available(name)
-            made.append(info.create(chosen) if info.create_async is None else await info.create_async(chosen))
-        except ProviderError as error:
-            _absence(name, error, strict and name != providers.CPU, absent)
-    return made, absent
-
-
-def _available(name: str) -> providers.ProviderInfo:
-    info = providers.provider_info(name)
-    reason = info.available()
-    if reason is not None:
-        raise ProviderError(f"{name} is not available here: {reason}")
-    return info
 
 
 __all__ = ["InferenceSession", "ModelError", "ModelMetadata", "NodeArg"]

@@ -6,7 +6,7 @@ import ctypes
 import functools
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from .errors import DeviceLostError, FeedError, ProviderError, UnsupportedError
 from .graph.ir import STRING, TensorType
 from .model.dtypes import dtype_of, element_type_of, is_extended, spec_name
 from .providers.base import DeviceValue, Provider
+
+if TYPE_CHECKING:
+    from .sparse import SparseTensor
 
 CPU = "cpu"
 
@@ -28,19 +31,25 @@ class OrtValue:
     """
 
     def __init__(self, value: Any, device_type: str = CPU):
-        self._value = value
-        self._device_type = device_type
+        self._value: Any = value._value if isinstance(value, OrtValue) else value
+        self._device_type = value._device_type if isinstance(value, OrtValue) else device_type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        value = self.numpy() if isinstance(self._value, DeviceValue) else self._value
+        return OrtValue, (value, self._device_type)
 
     # Making
 
     @classmethod
-    def ortvalue_from_numpy(cls, numpy_obj: np.ndarray, /, device_type: str = CPU, device_id: int = 0) -> OrtValue:
+    def ortvalue_from_numpy(
+        cls, numpy_obj: np.ndarray, /, device_type: str = CPU, device_id: int = 0, vendor_id: int = -1
+    ) -> OrtValue:
         """A tensor with an array's values. On the CPU a contiguous array is shared, not copied; a device has its own.
 
         Raises `FeedError` for an object that is not an array of a type that ONNX has, `ProviderError` for a device
         that is not there.
         """
-        del device_id  # there is one device of a kind
+        del device_id, vendor_id  # there is one device of a kind
         if not isinstance(numpy_obj, np.ndarray):
             raise FeedError(f"an OrtValue is made of a NumPy array, not of {type(numpy_obj).__name__}")
         array = _checked(numpy_obj)
@@ -59,22 +68,40 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_shape_and_type(
-        cls, shape: Sequence[int], element_type: Any, device_type: str = CPU, device_id: int = 0
+        cls,
+        shape: Sequence[int],
+        element_type: Any,
+        device_type: str = CPU,
+        device_id: int = 0,
+        vendor_id: int = -1,
+        memory_info: Any = None,
     ) -> OrtValue:
-        """A tensor of zeros. `element_type` is a NumPy type, or a number of ONNX's `TensorProto.DataType`."""
+        """A tensor of zeros. `element_type` is a NumPy type, or a number of ONNX's `TensorProto.DataType`. With a
+        `memory_info`, the one of a device, the device is the CPU."""
+        del vendor_id
+        if memory_info is not None:
+            device_type = CPU
         dtype = dtype_of(element_type) if isinstance(element_type, int) else np.dtype(element_type)
         array = np.full(tuple(shape), "", object) if dtype == STRING else np.zeros(tuple(shape), dtype)
         return cls.ortvalue_from_numpy(array, device_type, device_id)
 
     @classmethod
+    def ort_value_from_sparse_tensor(cls, sparse_tensor: SparseTensor) -> OrtValue:
+        """A value that is a sparse tensor. Sessions make a dense one of it."""
+        return cls(sparse_tensor)
+
+    @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:
-        """A tensor that shares its memory with any object that has `__dlpack__`, on the CPU."""
-        return cls(_checked(np.from_dlpack(data)))
+        """A tensor that shares its memory with any object that has `__dlpack__`, on the CPU, or that a capsule of one
+        stands for."""
+        return cls(_checked(np.from_dlpack(data if hasattr(data, "__dlpack__") else _Capsule(data))))
 
     # Asking
 
     def shape(self) -> list[int]:
         """The tensor's shape. Raises `FeedError` for what is not a tensor."""
+        if self.is_sparse_tensor():
+            return self._value.dense_shape()
         return [int(n) for n in self._tensor().shape]
 
     def data_type(self) -> str:
@@ -82,11 +109,13 @@ class OrtValue:
         if isinstance(self._value, list):
             inner = f"tensor({spec_name(self._value[0].dtype)})" if self._value else "tensor(?)"
             return f"seq({inner})"
+        if self.is_sparse_tensor():
+            return self._value.data_type()
         return f"tensor({spec_name(self._tensor().dtype)})"
 
     def element_type(self) -> int:
         """The number of the element type in ONNX's `TensorProto.DataType`."""
-        return element_type_of(self._tensor().dtype)
+        return element_type_of(self._value.values().dtype if self.is_sparse_tensor() else self._tensor().dtype)
 
     def tensor_size_in_bytes(self) -> int:
         """Bytes of the tensor's elements on the host."""
@@ -105,8 +134,13 @@ class OrtValue:
         return isinstance(self._value, (np.ndarray, DeviceValue))
 
     def is_sparse_tensor(self) -> bool:
-        """False: runs neither take nor give sparse tensors."""
-        return False
+        return hasattr(self._value, "dense_shape")
+
+    def as_sparse_tensor(self) -> SparseTensor:
+        """The sparse tensor. Raises `FeedError` where it is something else."""
+        if not self.is_sparse_tensor():
+            raise FeedError("the value is not a sparse tensor")
+        return self._value
 
     def is_tensor_sequence(self) -> bool:
         return isinstance(self._value, list)
@@ -138,9 +172,11 @@ class OrtValue:
             return tensor
         return (await tensor.read()).copy()
 
-    def update_inplace(self, data: np.ndarray) -> None:
-        """Replace the tensor's values by an array's, which must have its element type and as many elements."""
+    def update_inplace(self, data: np.ndarray | OrtValue) -> None:
+        """Replace the tensor's values by another's, which must have its element type and as many elements."""
         tensor = self._tensor()
+        if isinstance(data, OrtValue):
+            data = data.numpy()
         if data.dtype != tensor.dtype or data.size != np.prod(tensor.shape, dtype=np.int64):
             raise FeedError(f"the value is {_described(tensor)}, and can't be updated with {_described(data)}")
         if self._device_type == CPU:
@@ -150,10 +186,10 @@ class OrtValue:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()
-        return array if dtype is None and not copy else np.array(array, dtype)
+        return np.array(array, dtype, copy=copy) if copy is not None else np.asarray(array, dtype)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._on_host("DLPack").__dlpack__(**options)
+    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        return self._on_host("DLPack").__dlpack__(stream=stream, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The device as DLPack numbers it: (1, 0) for the CPU. Raises `UnsupportedError` for a GPU's buffers."""
@@ -163,11 +199,24 @@ class OrtValue:
         what = _described(self._value) if self.is_tensor() else type(self._value).__name__
         return f"<OrtValue {what} on {self._device_type}>"
 
+    def to_dlpack(self) -> Any:
+        """A DLPack capsule of the tensor, on the CPU."""
+        return self.__dlpack__()
+
+    @property
+    def _ortvalue(self) -> OrtValue:
+        return self  # in onnxruntime the class that holds the tensor is another one
+
+    def _get_c_value(self) -> OrtValue:
+        return self
+
     # For sessions and bindings
 
     def feed(self, available: Sequence[Provider]) -> Any:
         """The value as a session with these providers takes it: on its device if it is meant for one it has."""
         value = self._value
+        if self.is_sparse_tensor():
+            return value.to_dense()
         if isinstance(value, DeviceValue):
             if value.host is None:
                 value.check()
@@ -202,6 +251,19 @@ class OrtValue:
         if self._device_type != CPU or not isinstance(tensor, np.ndarray):
             raise UnsupportedError(f"data on {self._device_type} have no {what}; use numpy() first")
         return tensor
+
+
+class _Capsule:
+    """A DLPack capsule of the CPU, as an object that gives it."""
+
+    def __init__(self, capsule: Any):
+        self._capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
 
 
 def at_address(pointer: int, shape: Sequence[int], element_type: Any) -> np.ndarray:

@@ -180,16 +180,27 @@ class Program:
                 self._check_flags()
         return results
 
-    def profile(self, values: Sequence[np.ndarray | ResidentValue]) -> list[tuple[str, str, float]]:
-        """Run operation by operation. Returns, for each, the node's label, the kernel's name, and seconds."""
-        rows = []
+    def stepped(
+        self, values: Sequence[np.ndarray | ResidentValue], after: Callable[[str, str, float], object]
+    ) -> list[np.ndarray | ResidentValue]:
+        """As `run`, but operation by operation. `after` is told of each the node's label, the kernel's name, and
+        seconds; what it raises ends the run."""
         with self._memory.lock:
             self._begin(values)
             ends = [*self._starts, self._tape_words][1:]
             for label, kernel, start, end in zip(self.labels, self.kernels, self._starts, ends, strict=True):
                 begin = perf_counter()
                 self._walk(self._tape_address + 8 * start, end - start)
-                rows.append((label, kernel, perf_counter() - begin))
+                took = perf_counter() - begin
+                if self._flagged:
+                    self._check_flags()
+                after(label, kernel, took)
+            return [self._result(slot) for slot in self._outputs]
+
+    def profile(self, values: Sequence[np.ndarray | ResidentValue]) -> list[tuple[str, str, float]]:
+        """Run operation by operation. Returns, for each, the node's label, the kernel's name, and seconds."""
+        rows = []
+        self.stepped(values, lambda *row: rows.append(row))
         return rows
 
     def _walk(self, tape: int, words: int) -> None:

@@ -21,6 +21,7 @@ from .numpy_steps import describe
 from .plan import Compiled, Interpreted, PlanCache, Stage, key_of, make_stage, type_of
 from .shortcut import Shortcut
 from .telling import MOST_VALUES, telling_inputs, told
+from .watching import Watch
 
 Run = Generator[Any, Any, Any]
 
@@ -85,6 +86,7 @@ class GraphExecutor:
         """The name of a provider that has to compute everything; else planning fails with the reasons."""
         self.staying: frozenset[str] = frozenset()
         """Outputs that are left on the device that computes them."""
+        self.watch: Watch | None = None
         self.telling = telling_inputs(graph)
         self.values_told: set[tuple[bytes, ...]] = set()
 
@@ -108,9 +110,13 @@ class GraphExecutor:
         elif self.shortcut is None:
             self.shortcut = Shortcut.of(stage, values, fixed, wanted)
         self.latest = stage
+        watch = self.watch if self.watch is not None and self.watch.active else None
         while True:
             for instruction in stage.instructions:
-                yield from self._carry_out(instruction, values, stage, placed)
+                if watch is None:
+                    yield from self.carry_out(instruction, values, stage, placed)
+                else:
+                    yield from watch.carry_out(self, instruction, values, stage, placed)
                 for name in instruction.dead:
                     values.pop(name, None)
             if not stage.deferred:
@@ -180,6 +186,7 @@ class GraphExecutor:
     ) -> GraphExecutor:
         executor = GraphExecutor(graph, self.providers, constants, list(captured), self.limits)
         executor.alone = self.alone
+        executor.watch = self.watch
         executor.telling = []  # what a body is given changes with every turn
         return executor
 
@@ -189,15 +196,17 @@ class GraphExecutor:
             raise ValueError(f"a body with {len(self.graph.inputs)} inputs was given {len(inputs)}")
         return (yield from self.run({**self.scope, **dict(zip(self.graph.inputs, inputs, strict=True))}))
 
-    def _carry_out(
-        self, instruction: Compiled | Interpreted, values: dict[str, Any], stage: Stage, placed: bool
+    def carry_out(
+        self, instruction: Compiled | Interpreted, values: dict[str, Any], stage: Stage, placed: bool, step: Any = None
     ) -> Run:
+        """Replace what an instruction reads by what it makes, in `values`. `step` computes a segment in the place of
+        its executable."""
         if isinstance(instruction, Compiled):
             given = [values[name] for name in instruction.inputs]
             if placed:
                 given = yield from hosted(given, instruction.provider)
             try:
-                results = instruction.executable.run(given)
+                results = (step or instruction.executable.run)(given)
                 if type(results) is not list and isawaitable(results):
                     results = yield instruction.provider, results
             except OnnxletError:

@@ -8,8 +8,8 @@ to a next stage, planned when the values are there and cached by their types.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -133,6 +133,16 @@ class Stage:
                 instruction.executable.close()
         for body in self.bodies:
             body.close()
+
+
+def needed(graph: Graph, outputs: Collection[str]) -> Graph:
+    """The graph with the nodes that these of its outputs need, and no others."""
+    wanted, nodes = {*outputs}, []
+    for node in reversed(graph.nodes):
+        if not wanted.isdisjoint(node.outputs):
+            nodes.append(node)
+            wanted.update(node_reads(node))
+    return replace(graph, nodes=nodes[::-1], outputs=[name for name in graph.outputs if name in outputs])
 
 
 def type_of(value: Any) -> Type | None:

@@ -8,7 +8,7 @@ Specification: docs/IR.md of the onnx project ("Graphs", "Functions", "Names Wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import LimitError, ModelError
 from ..graph.ir import STRING, Graph, Node, TensorType, Type
+from .dtypes import dtype_of
 from .external import ExternalData
 from .ordering import sort_nodes
 from .sources import ByteSource
@@ -89,7 +90,16 @@ class _Context:
 class Builder:
     """Builds the graphs of one model."""
 
-    def __init__(self, source: ByteSource, external: ExternalData, opsets: dict[str, int], ir_version: int):
+    def __init__(
+        self,
+        source: ByteSource,
+        external: ExternalData,
+        opsets: dict[str, int],
+        ir_version: int,
+        given: Mapping[str, Tensor] | None = None,
+    ):
+        self.given = given or {}
+        """Initializers of the main graph that are not the file's."""
         self.source = source
         self.external = external
         self.opsets = opsets
@@ -153,7 +163,15 @@ class Builder:
         for tensor in proto.initializer:
             if not tensor.name:
                 raise ModelError(f"graph {proto.name!r} has an initializer without a name")
-            self._constant(context.name(tensor.name), read_tensor(tensor, self.source, self.external), scope)
+            given = self.given.get(tensor.name) if scope.outer is None else None
+            if given is None:
+                given = read_tensor(tensor, self.source, self.external)
+            elif (given.dtype, given.shape) != (dtype_of(tensor.data_type), tuple(tensor.dims)):
+                wanted = TensorType(dtype_of(tensor.data_type), tuple(tensor.dims))
+                raise ModelError(
+                    f"the initializer {tensor.name!r} is {wanted}, not {TensorType(given.dtype, given.shape)}"
+                )
+            self._constant(context.name(tensor.name), given, scope)
         for sparse in proto.sparse_initializer:
             key, value = read_sparse(sparse, self.source, self.external)
             if not key:

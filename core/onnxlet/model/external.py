@@ -77,6 +77,11 @@ def beside(model: str | os.PathLike[str]) -> ExternalData:
     return ExternalData(lambda name: _open_in(roots, name))
 
 
+def preferring(files: Mapping[str, Any], other: ExternalData) -> ExternalData:
+    """`other`, but for the files that are in `files`."""
+    return ExternalData(lambda name: other._find(name) if entry(files, name) is None else _from_mapping(files, name))
+
+
 def locations(model: Message) -> list[str]:
     """The external files that a decoded ModelProto names, in its order. Raises `ExternalDataError` as `normalise`."""
     found: dict[str, None] = {}

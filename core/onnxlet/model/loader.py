@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import LimitError, ModelError, OnnxletError
 from ..graph.gradient import expand_gradients
 from ..graph.ir import Model
 from .builder import Builder, read_opsets
-from .external import ExternalData, beside, external_data
+from .external import ExternalData, beside, external_data, preferring
 from .foreign import looks_like
 from .schema import MODEL
 from .sources import ByteSource, as_source, file_source
+from .tensors import Tensor
 from .wire import Message, decode
 
 
-def load_model(source: Any, *, external_data: Any = None, proto: Message | None = None) -> Model:
+def load_model(
+    source: Any,
+    *,
+    external_data: Any = None,
+    proto: Message | None = None,
+    files: Mapping[str, Any] | None = None,
+    initializers: Mapping[str, Tensor] | None = None,
+    dimensions: Mapping[tuple[str, str], int] | None = None,
+) -> Model:
     """Read an ONNX model into the intermediate representation.
 
     `source` is a path, bytes or any buffer, a JavaScript `Uint8Array`, an open binary file, an `onnx.ModelProto`, a
     `ByteSource`, or a `Model` (which is returned as it is). Tensors kept outside the model are looked for in
-    `external_data`: a folder, a mapping from file names to bytes or paths, or a callable; by default in the folder of the model's path. `proto` is the decoded
-    message, where `read_proto` has given it before.
+    `external_data`: a folder, a mapping from file names to bytes or paths, or a callable; by default in the folder of
+    the model's path. `proto` is the decoded message, where `read_proto` has given it before. `files` are asked before
+    `external_data`; `initializers` take the place of the main graph's; `dimensions` are lengths of its inputs' free
+    dimensions, by ("name" or "denotation", which).
 
     Raises `ModelError` for what is not a valid model, `ExternalDataError` for external data, `LimitError` for models
     beyond a limit, and `OSError` where a file can't be opened.
@@ -30,8 +42,10 @@ def load_model(source: Any, *, external_data: Any = None, proto: Message | None 
     if isinstance(source, Model):
         return source
     what, data, external = _open(source, external_data)
+    if files:
+        external = preferring(files, external)
     try:
-        return _load(data, external, proto)
+        return _load(data, external, proto, initializers, dimensions)
     except RecursionError:
         raise LimitError(f"{what} nests too deep to be read") from None
     except OnnxletError as error:
@@ -73,15 +87,23 @@ def read_proto(source: ByteSource) -> Message:
     return proto
 
 
-def _load(source: ByteSource, external: ExternalData, proto: Message | None) -> Model:
+def _load(
+    source: ByteSource,
+    external: ExternalData,
+    proto: Message | None,
+    initializers: Mapping[str, Tensor] | None,
+    dimensions: Mapping[tuple[str, str], int] | None,
+) -> Model:
     if proto is None:
         proto = read_proto(source)
+    if dimensions:
+        _fix_dimensions(proto.graph, dimensions)
     opsets = read_opsets(proto.opset_import)
     if not opsets:
         if proto.ir_version >= 3:
             raise ModelError("the model imports no operator sets (opset_import), as it must since IR version 3")
         opsets[""] = 1
-    graph = Builder(source, external, opsets, proto.ir_version).build(proto.graph, proto.functions)
+    graph = Builder(source, external, opsets, proto.ir_version, initializers).build(proto.graph, proto.functions)
     expand_gradients(graph)
     return Model(
         graph,
@@ -94,3 +116,26 @@ def _load(source: ByteSource, external: ExternalData, proto: Message | None) -> 
         doc_string=proto.doc_string,
         metadata={entry.key: entry.value for entry in proto.metadata_props},
     )
+
+
+def _fix_dimensions(graph: Message, lengths: Mapping[tuple[str, str], int]) -> None:
+    """Give free dimensions a length, and those of the same name in all the graph's types."""
+    names = {name: length for (kind, name), length in lengths.items() if kind == "name"}
+    for dim in _dimensions(graph.input):
+        length = lengths.get(("denotation", dim.denotation))
+        if length is None or dim.has("dim_value"):
+            continue
+        if dim.dim_param:
+            names.setdefault(dim.dim_param, length)
+        else:
+            vars(dim)["dim_value"] = length
+    for dim in _dimensions((*graph.input, *graph.output, *graph.value_info)):
+        if dim.dim_param in names and not dim.has("dim_value"):
+            vars(dim)["dim_value"] = names[dim.dim_param]
+
+
+def _dimensions(infos: Iterable[Message]) -> Iterator[Message]:
+    for info in infos:
+        tensor = info.type and info.type.tensor_type
+        if tensor and tensor.shape:
+            yield from tensor.shape.dim

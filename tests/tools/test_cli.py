@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import onnx
 import pytest
 
 from onnxlet.tools.cli import FAILED, NO, YES, build_parser, main
+from tests.conftest import REPOSITORY
 from tests.core.models import FLOAT, model, node
 
 
@@ -67,6 +69,21 @@ def test_inspect_check_explain(path, capsys):
     assert json.loads(streams.out)["counts"] == {"CPUExecutionProvider": 1}
 
 
+def test_profile_tells_nodes_and_operators(data, tmp_path, capsys):
+    trace = tmp_path / "trace.json"
+    made = data / "zoo/torch_mobilenetv2_ts/model.onnx"
+    code, streams = result(capsys, "profile", made, "--runs", 3, "--json", "--trace", trace, "--level", "disable_all")
+    assert code == YES
+    found = json.loads(streams.out)
+    operators = [n["operator"] for n in found["nodes"]]
+    assert (operators.count("Conv"), operators.count("Clip")) == (29, 20)
+    assert all(n["provider"] == "CPUExecutionProvider" for n in found["nodes"])
+    assert sum(found["operators"].values()) == pytest.approx(sum(n["milliseconds"] for n in found["nodes"]))
+    assert all(event["ph"] == "X" for event in json.loads(trace.read_text()))
+    code, streams = result(capsys, "profile", made, "--runs", 1)
+    assert "Conv" in streams.out
+
+
 def test_check_says_no(path, capsys):
     path.write_bytes(path.read_bytes()[:40])
     code, streams = result(capsys, "check", path, "--json")
@@ -114,7 +131,7 @@ def test_a_wrong_command_line_ends_with_2(path, capsys):
 
 
 def test_every_command_has_help(capsys):
-    for name in ("run", "inspect", "check", "explain", "compare", "optimize", "completion"):
+    for name in ("run", "inspect", "check", "explain", "profile", "compare", "optimize", "completion"):
         with pytest.raises(SystemExit) as stop:
             build_parser().parse_args([name, "--help"])
         assert stop.value.code == 0
@@ -133,3 +150,23 @@ def test_completion(capsys):
     code, streams = result(capsys, "completion", "bash")
     assert code == YES
     assert "optimize" in streams.out
+
+
+def commands() -> list[str]:
+    """The command lines of the document, but those for other machines' devices and shells."""
+    text = (REPOSITORY / "docs" / "command-line.md").read_text("utf-8")
+    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
+    lines = [line.split("#")[0].strip() for line in blocks.splitlines()]
+    return [line.removeprefix("onnxlet ") for line in lines if line.startswith("onnxlet ") and "webgpu" not in line]
+
+
+def test_the_command_lines_of_the_document(path, capsys, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    path.rename("model.onnx")
+    assert len(commands()) >= 12
+    for line in commands():
+        if line.startswith("compare") and "small.onnx" in line:
+            main(["optimize", "model.onnx", "small.onnx"])
+        code, streams = result(capsys, *line.split())
+        assert code == YES, f"{line}: {streams.err}"
+    assert {"out.npz", "small.onnx", "t.json"} <= {p.name for p in path.parent.iterdir()}

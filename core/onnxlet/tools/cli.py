@@ -1,4 +1,4 @@
-"""The command `onnxlet`: run, inspect, check, explain, compare and optimise models from a terminal.
+"""The command `onnxlet`: run, inspect, check, explain, profile, compare and optimise models from a terminal.
 
 Exit codes: 0 for yes, 1 for no (a model with errors, outputs that differ), 2 for a wrong command line, 3 for a model or
 an input that can't be used.
@@ -211,6 +211,16 @@ def _explain(arguments: argparse.Namespace) -> int:
     return YES
 
 
+def _profile(arguments: argparse.Namespace) -> int:
+    from .profiling import profile
+
+    model = load_model(arguments.model)
+    feeds = _feeds(model, arguments)
+    found = profile(model, feeds, _options(arguments), [arguments.provider], arguments.runs, arguments.trace)
+    _print(arguments, found.to_dict(), lambda: str(found))
+    return YES
+
+
 def _compare(arguments: argparse.Namespace) -> int:
     from .comparing import Side, Tolerance, compare
     from .engines import saved
@@ -304,6 +314,13 @@ def build_parser() -> argparse.ArgumentParser:
     _add_model(explain)
     _add_inputs(explain)
     _add_session(explain)
+
+    profile = command("profile", _profile, "show where the time of a run goes, by operator and node by node")
+    _add_model(profile)
+    _add_inputs(profile)
+    _add_session(profile)
+    profile.add_argument("--runs", type=int, default=20, metavar="N", help="how many runs the medians are of")
+    profile.add_argument("--trace", default="", metavar="FILE", help="write a trace for chrome://tracing or Perfetto")
 
     compare = command("compare", _compare, "compare two models, two providers, or two runtimes")
     _add_model(compare)

@@ -25,8 +25,8 @@ from typing import TypeGuard
 DATE = (2020, 2, 2, 0, 0, 0)
 """Of every entry: the same wheel from the same sources, byte for byte."""
 COMMENT = re.compile(r"^ *(//.*|/\*(?:[^*]|\*(?!/))*\*/ *)$", re.MULTILINE)
-DESKTOP = re.compile(r"^onnxlet/(tools|testing)/|^onnxlet_webgpu/desktop/|\.dist-info/entry_points\.txt$")
-"""The command line and the pytest plugin, which pages have no use for."""
+DESKTOP = re.compile(r"^onnxlet/(tools|testing)/|^onnxlet_webgpu/desktop/|\.d\.mts$|\.dist-info/entry_points\.txt$")
+"""The command line, the pytest plugin and TypeScript's declarations, which pages have no use for."""
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -18,7 +18,7 @@ _FILES = {
 
 
 def packages() -> Path:
-    """The folder with `node_modules/`: onnxruntime's types and tensors, two bundlers, and TypeScript, checked by npm."""
+    """The folder with `node_modules/`: onnxruntime's types and tensors, two bundlers and TypeScript, checked by npm."""
     folder = BUILD / "peers" / "-".join(["javascript", *(package.rsplit("@", 1)[1] for package in PACKAGES)])
     if not (folder / "node_modules").exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,8 @@ from .report import Row, Times
 
 FOLDER = Path(__file__).parent
 CASE_SECONDS = 600
+NOT_FUSED = ["--js-flags=--no-enable-fma3"]
+"""Has V8 compute as on a machine without fused multiply-add, where relaxed SIMD is not the faster one."""
 
 
 class Files:
@@ -58,6 +60,7 @@ class Files:
 
 def main(words: list[str] | None = None) -> int:
     parser = report.arguments("Compare onnxlet with onnxruntime-web in one page of headless Chromium.")
+    parser.add_argument("--plain", action="store_true", help="a browser on a machine without fused multiply-add")
     options = parser.parse_args(words)
     cases = chosen(options.only)
     if options.list:
@@ -65,11 +68,13 @@ def main(words: list[str] | None = None) -> int:
         return 0
     files = Files()
     with running(files.app(peers.onnxruntime_web())) as url, sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=browser.chromium(), args=browser.FLAGS)
+        chromium = playwright.chromium.launch(executable_path=browser.chromium(), args=[*browser.FLAGS, *(NOT_FUSED if options.plain else [])])
         version = chromium.version
         try:
             page = open_page(chromium.new_page(), url, "worker.mjs")
-            command(page, "boot", {"threads": options.threads, "pyodide": f"{url}/pyodide/{PINNED}/"})
+            started = command(page, "boot", {"threads": options.threads, "pyodide": f"{url}/pyodide/{PINNED}/"})
+            if options.plain and started["relaxed"]:
+                raise RuntimeError("relaxed SIMD is in use in spite of --plain")
             rows = report.measure_all(cases, lambda case: measure(page, files, case, options), "onnxruntime-web")
         finally:
             chromium.close()
@@ -78,6 +83,7 @@ def main(words: list[str] | None = None) -> int:
 
 def about(options: argparse.Namespace, chromium: str) -> dict[str, Any]:
     words = "one thread" if options.threads == 1 else f"{options.threads} threads"
+    words += ", without relaxed SIMD" if options.plain else ""
     return {
         "title": f"In a page, {words}",
         "peer": "onnxruntime-web",

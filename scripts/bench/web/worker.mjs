@@ -32,7 +32,8 @@ async function boot(told) {
   await pyodide.loadPackage(['numpy', 'onnxlet'], { messageCallback() {}, errorCallback() {} });
   pyodide.FS.writeFile('compare.py', await text('/bench/compare.py'));
   python = pyodide.runPython(await text('/bench/web/bench.py'));
-  return { python: pyodide.version, isolated: self.crossOriginIsolated };
+  const relaxed = pyodide.runPython("__import__('onnxlet').features()['relaxed-simd'].available");
+  return { python: pyodide.version, isolated: self.crossOriginIsolated, relaxed };
 }
 
 /** Create sessions on both engines for the parts of a case and run each once. Returns ms to the first result. */

@@ -68,7 +68,9 @@ def main(words: list[str] | None = None) -> int:
         return 0
     files = Files()
     with running(files.app(peers.onnxruntime_web())) as url, sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=browser.chromium(), args=[*browser.FLAGS, *(NOT_FUSED if options.plain else [])])
+        chromium = playwright.chromium.launch(
+            executable_path=browser.chromium(), args=[*browser.FLAGS, *(NOT_FUSED if options.plain else [])]
+        )
         version = chromium.version
         try:
             page = open_page(chromium.new_page(), url, "worker.mjs")

@@ -388,3 +388,49 @@ def test_starting_can_fail_and_be_tried_again(chromium: Chromium) -> None:
     assert "could not be started" in given["outcomes"][0][2]
     assert "did not start in 1 ms" in given["outcomes"][2][2]
     assert given["names"] == ["sum", "difference"]
+
+
+def test_options_reach_the_engine(chromium: Chromium) -> None:
+    """Lengths of symbolic dimensions, the trace of a run, configuration entries, levels of optimisation."""
+    text = model([node("Identity", ["x"], ["y"])], [("x", TensorProto.STRING, [1])], [("y", TensorProto.STRING, [1])])
+    chain = model(
+        [node("Identity", ["x"], ["a"]), node("Identity", ["a"], ["b"]), node("Neg", ["b"], ["y"])],
+        [("x", FLOAT, [2])],
+        [("y", FLOAT, [2])],
+    )
+    given = evaluate(
+        chromium,
+        """
+        env.wasm.numThreads = 1;
+        const [sums, text, chain] = a.map((bytes) => new Uint8Array(bytes));
+        const session = await InferenceSession.create(sums, {freeDimensionOverrides: {n: 1}, enableProfiling: true});
+        const pair = new Tensor(new Float32Array([1, 2]), [1, 2]), two = new Tensor(new Float32Array(4), [2, 2]);
+        await session.run({x: pair, y: pair});
+        const shapes = session.inputMetadata.map((input) => input.shape);
+        const refused = await caught(session.run({x: two, y: two}));
+        const first = await session.endProfiling(), none = await session.endProfiling();
+        session.startProfiling();
+        await session.run({x: pair, y: pair});
+        const second = await session.endProfiling();
+        const strict = {executionProviders: ['webgpu'], extra: {session: {disable_cpu_ep_fallback: true}}};
+        const alone = await InferenceSession.create(text, strict);
+        const counts = [];
+        for (const graphOptimizationLevel of ['disabled', 'all']) {
+          const one = await InferenceSession.create(chain, {graphOptimizationLevel});
+          await one.run({x: new Tensor(new Float32Array([1, 2]))});
+          counts.push((await one.explain()).nodes.length);
+        }
+        return {
+          shapes, refused, first: first.map(({name}) => name), none, second: second.map(({cat}) => cat),
+          fallback: await caught(alone.run({x: new Tensor(['a'])})), counts,
+        };
+        """,
+        [sums(), list(text.SerializeToString()), list(chain.SerializeToString())],
+    )
+    assert given["shapes"] == [[1, 2], [1, 2]]
+    assert given["refused"][0] == "FeedError"
+    assert "model_run" in given["first"]
+    assert given["none"] == []
+    assert {"Session", "Node"} <= set(given["second"])
+    assert given["fallback"][:2] == ["ProviderError", "EP_FAIL"]
+    assert given["counts"] == [3, 1]

@@ -45,4 +45,38 @@ def long_cases() -> Iterator[Case]:
     yield Case("MatMul", [random(2048).astype(np.float16), random(2048, 3).astype(np.float16)], rtol=2e-3, atol=5e-2)
 
 
-FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {"one row": row_cases, "long sums": long_cases}
+def byte_cases() -> Iterator[Case]:
+    """Products of bytes of both kinds, with and without zero points of both kinds, known and fed."""
+
+    def random_bytes(*shape: int, signed: bool, seed: int = 0) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        return rng.integers(-128, 128, shape).astype(np.int8 if signed else np.uint8)
+
+    for a, b in (((9, 7), (7, 5)), ((1, 32), (32, 9)), ((3, 1, 2, 10), (2, 10, 4))):
+        for signs in ((False, False), (False, True), (True, False), (True, True)):
+            x, w = random_bytes(*a, signed=signs[0]), random_bytes(*b, signed=signs[1], seed=1)
+            x_zero, w_zero = random_bytes(signed=signs[0], seed=2), random_bytes(signed=signs[1], seed=3)
+            columns = random_bytes(b[-1], signed=signs[1], seed=4)
+            for zeros in ((), (x_zero,), (None, w_zero), (x_zero, columns)):
+                if len(zeros) > 1 and len(b) > 2:
+                    zeros = (x_zero, w_zero)
+                for constants in ((), (1,)):
+                    note = f"{x.dtype} {w.dtype} {len(zeros)} {constants}"
+                    yield Case("MatMulInteger", [x, w, *zeros], constants=constants, version=10, note=note)
+            scales = [np.array(s, np.float32) for s in (0.02, 0.05, 0.4)]
+            y_zero = np.array(3, x.dtype)
+            given = [x, scales[0], x_zero, w, scales[1], w_zero, scales[2], y_zero]
+            yield Case(
+                "QLinearMatMul", given, constants=(4, 7), version=21, rtol=0, atol=1, note=f"{x.dtype} {w.dtype}"
+            )
+    x, w = random_bytes(7, 30, signed=False), random_bytes(11, 30, signed=True, seed=1)
+    one = np.array(0.03, np.float32)
+    zeros = np.array(100, np.uint8), random_bytes(11, signed=True, seed=3)
+    for constants in ((), (3, 5)):
+        given = [x, one, zeros[0], w, np.full(11, 0.02, np.float32), zeros[1]]
+        yield Case("QGemm", given, {"transB": 1}, constants, note=f"columns {constants}", **FUSED)
+
+
+FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
+    "one row": row_cases, "long sums": long_cases, "bytes": byte_cases,
+}  # fmt: skip

@@ -145,7 +145,9 @@ def registers_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
     return Kernel(title + " in registers", reads, out.value, out.shape, "f32", body, single_groups(count, limit))
 
 
-def shifted_stores(name: str, rows: int, rows_left: str, columns: int, columns_left: str, place: str) -> list[str]:
+def shifted_stores(
+    name: str, rows: int, rows_left: str, columns: int, columns_left: str, place: str, element: str = "f32"
+) -> list[str]:
     """Statements that store the block of registers ``NAME<row><vector>``: element (`r`, `c`) at `place`.
 
     `rows_left` and `columns_left` are texts of how many rows and columns there are from the block's first on. The
@@ -162,8 +164,8 @@ def shifted_stores(name: str, rows: int, rows_left: str, columns: int, columns_l
         lines += [
             f"    for (var c = 0u; c < min({columns}u, {columns_left}); c++) {{",
             f"        store({place}, u0.x);",
-            *(f"        u{v} = vec4<f32>(u{v}.yzw, u{v + 1}.x);" for v in range(vectors - 1)),
-            f"        u{vectors - 1} = vec4<f32>(u{vectors - 1}.yzw, 0.0);",
+            *(f"        u{v} = vec4<{element}>(u{v}.yzw, u{v + 1}.x);" for v in range(vectors - 1)),
+            f"        u{vectors - 1} = vec4<{element}>(u{vectors - 1}.yzw, {element}());",
             "    }",
         ]
     lines += [f"    {name}{r}{v} = {name}{r + 1}{v};" for r in range(rows - 1) for v in range(vectors)]

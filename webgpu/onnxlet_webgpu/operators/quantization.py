@@ -20,6 +20,7 @@ from ..wgsl import broadcast_index, broadcast_strides, index_expression, literal
 from .arithmetic import at
 from .casts import small_float
 from .matmul import Matrix, Product, emit_product, padded_columns
+from .packed_product import emit_packed, packable
 from .reduction import emit_reduction
 
 QUANTIZED = ("int32", "uint32", *SMALL_INTEGERS, *SMALL_FLOATS)
@@ -158,8 +159,15 @@ def emit_integer_product(
 ) -> None:  # fmt: skip
     """Add the product of two integer tensors less their zero points as i32: by the kernels for floats where the second
     is known and no sum can be beyond what floats hold exactly."""
-    if not transposed[0] and _emit_in_floats(n, a, b, a_zero, b_zero, out, transposed[1]):
-        return
+    if not transposed[0]:
+        small = all(t.dtype.itemsize == 1 or t.value.endswith(QUANTISED) for t in (a, b))
+        packed = small and packable(n, a, b)
+        if not (packed and not n.target.software) and _emit_in_floats(n, a, b, a_zero, b_zero, out, transposed[1]):
+            return
+        if packed:
+            zeros = [zero and (zero, _zero_shape(zero, len(t.shape), t is a)) for t, zero in ((a, a_zero), (b, b_zero))]
+            emit_packed(n, a, b, zeros, out, transposed[1])
+            return
     left, right = a.shape if len(a.shape) > 1 else (1, *a.shape), b.shape if len(b.shape) > 1 else (*b.shape, 1)
     (m, k), (k2, columns) = left[-2:], right[-2:]
     a_row, a_step, b_step, b_column = k, 1, columns, 1
@@ -199,10 +207,8 @@ def _emit_in_floats(
         return False
 
     def floats(w: np.ndarray, zero: np.ndarray | None = None) -> np.ndarray:
-        values = w.astype(np.float32)
-        if zero is not None:
-            values = values - zero.astype(np.float32)
-        return values.T if transposed else values
+        values = (w.T if transposed else w).astype(np.float32)
+        return values if zero is None else values - zero.astype(np.float32)
 
     indices = tuple(i for i in sources if i is not None)
     matrix = floats(*(n.known(i, "") for i in indices))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from .kernel import Binding, Kernel
 from .lowering import Derived, lower
 from .memory import Arena, GpuTensor, GpuValue, Held, Pool, Weights
 from .operators.movement import check_indices
+from .sizes import Sizes
 from .storage import host_array, stored, stored_bytes
 
 ALIGNMENT = 16
@@ -26,7 +28,7 @@ ALIGNMENT = 16
 class GpuExecutable:
     """Runs a segment: writes the inputs, replays the recording, reads all outputs back at once."""
 
-    def __init__(self, segment: Segment, device: Device, pool: Pool, arena: Arena, weights: Weights):
+    def __init__(self, segment: Segment, device: Device, pool: Pool, arena: Arena, weights: Weights, sizes: Sizes):
         self.device, self.pool, self.arena, self.weights = device, pool, arena, weights
         self.outputs = segment.outputs
         self.inputs = segment.inputs
@@ -46,8 +48,13 @@ class GpuExecutable:
         self.kernels = fuse(kernels, set(self.roots.values()), device.target.max_bindings)
         self.bindings: list[list[Binding]] = []
         self.pipelines: list[Pipeline] = []
+        places: dict[str, int] = {}
         for number, kernel in enumerate(self.kernels, 1):
+            place = places[kernel.output] = places.get(kernel.output, -1) + 1
             text, bindings = kernel.assemble()
+            text, bindings, values = sizes.shared(kernel.output, place, text, bindings, device.target.max_bindings)
+            if values:
+                derived[bindings[-2].value] = Derived((), "sizes", partial(np.array, values, np.uint32))
             self.bindings.append(bindings)
             self.pipelines.append(device.pipeline(text, len(bindings)))
             if self.pipelines[-1].pending is None:

@@ -31,11 +31,13 @@ class WebGpuProvider:
 
     def _use(self, device: Device) -> None:
         from .memory import Arena, Pool, Weights
+        from .sizes import Sizes
 
         self.device = device
         self.pool = Pool(device)
         self.arena = Arena(self.pool)
         self.weights = Weights(device)
+        self.sizes = Sizes()
 
     @property
     def progress(self) -> Callable[[str, int, int], None] | None:
@@ -74,7 +76,7 @@ class WebGpuProvider:
         from .executable import GpuExecutable
 
         self.device.check()
-        return GpuExecutable(segment, self.device, self.pool, self.arena, self.weights)
+        return GpuExecutable(segment, self.device, self.pool, self.arena, self.weights, self.sizes)
 
     def upload(self, array: np.ndarray) -> DeviceValue:
         """An array's copy in the device's memory. Raises `LimitError` where there is no room."""

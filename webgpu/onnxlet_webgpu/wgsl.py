@@ -38,6 +38,11 @@ def u(number: int) -> str:
     return f"{number}u"
 
 
+def signed(size: int) -> str:
+    """A size among numbers with signs. Written with a u it can become data, as `sizes` makes it."""
+    return f"i32({size}u)"
+
+
 def contiguous_strides(shape: Sequence[int]) -> list[int]:
     """Strides, in elements, of a row-major tensor."""
     strides = [1] * len(shape)

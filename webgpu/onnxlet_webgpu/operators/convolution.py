@@ -16,6 +16,7 @@ import numpy as np
 
 from ..kernel import Binding, Kernel, Operand, single_body, single_groups
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
+from ..wgsl import signed
 from .activations import apply_activation
 from .direct import emit_direct, emit_direct_transposed
 from .matmul import TILED_BYTES, Matrix, Product, emit_product, matrix_load, shifted_stores, tiled_kernel
@@ -113,8 +114,9 @@ def _implicit(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Window, title: 
     load_b = f"""fn load_b(batch: u32, row: u32, column: u32) -> f32 {{
     let iy = {row};
     let ix = {column};
-    if (iy < 0 || iy >= {height} || ix < 0 || ix >= {width}) {{ return 0.0; }}
-    return b[batch * {channels * height * width}u + row / {kh * kw}u * {height * width}u + u32(iy * {width} + ix)];
+    if (iy < 0 || iy >= {signed(height)} || ix < 0 || ix >= {signed(width)}) {{ return 0.0; }}
+    let plane = batch * {channels * height * width}u + row / {kh * kw}u * {height * width}u;
+    return b[plane + u32(iy * {signed(width)} + ix)];
 }}"""
     a = Matrix(w.value, w.size, depth, 1)
     p = Product(a, Matrix(x.value, x.size, 0, 0), filters, oh * ow, depth, x.shape[0])
@@ -169,21 +171,21 @@ def _direct(n: Lowering, x: Tensor, given: Filters, out: Tensor, g: Window, grou
     # Which pixels of an input row the taps of this strip touch, as offsets from the first.
     offsets = sorted({p * sx + k * dx for p in range(pixels) for k in range(kw if unrolled else 1)})
     if padded and unrolled:
-        lines += [f"let in{o} = ix0 + {o} >= 0 && ix0 + {o} < {width};" for o in offsets]
+        lines += [f"let in{o} = ix0 + {o} >= 0 && ix0 + {o} < {signed(width)};" for o in offsets]
     lines += [f"var c{p}{v} = {element}();" for p in range(pixels) for v in range(vectors)]
     lines += [
         f"for (var channel = 0u; channel < {channels}u; channel++) {{",
         f"    for (var ky = 0; ky < {kh}; ky++) {{",
         f"        let iy = iy0 + ky * {dy};",
-        f"        if (iy >= 0 && iy < {height}) {{",
-        f"            let line = i32(plane) + iy * {width} + ix0;",
+        f"        if (iy >= 0 && iy < {signed(height)}) {{",
+        f"            let line = i32(plane) + iy * {signed(width)} + ix0;",
     ]
     taps_of_row = range(kw) if unrolled else range(1)
     at = "" if unrolled else f" + kx * {dx}"
     inner = []
     for o in offsets:
         if padded and not unrolled:
-            inner.append(f"let in{o} = ix0 + {o}{at} >= 0 && ix0 + {o}{at} < {width};")
+            inner.append(f"let in{o} = ix0 + {o}{at} >= 0 && ix0 + {o}{at} < {signed(width)};")
         read = f"x[line + {o}{at}]"
         inner.append(f"let p{o} = {f'select(0.0, {read}, in{o})' if padded else read};")
     for k in taps_of_row:
@@ -249,7 +251,7 @@ def conv_transpose(n: Lowering) -> None:
         *(f"var c0{v} = {element}();" for v in range(vectors)),
         *_taps("y", kh, sy, dy, height, ""),
         *_taps("x", kw, sx, dx, width, "    "),
-        f"        var at = image + u32(iy * {width} + ix);",
+        f"        var at = image + u32(iy * {signed(width)} + ix);",
         f"        var tap = (block * {kh * kw}u + u32(ky * {kw} + kx)) * {channels * vectors}u;",
         f"        for (var channel = 0u; channel < {channels}u; channel++) {{",
         "            let value = x[at];",
@@ -284,7 +286,7 @@ def _taps(axis: str, kernel: int, stride: int, dilation: int, size: int, indent:
         f"{indent}for (var {k} = {first}; {k} < {kernel}; {k} += {step}) {{",
         f"{indent}    let d{axis} = {distance};",
         f"{indent}    let {i} = d{axis} / {stride};",
-        f"{indent}    if (d{axis} < 0{missed} || {i} >= {size}) {{ continue; }}",
+        f"{indent}    if (d{axis} < 0{missed} || {i} >= {signed(size)}) {{ continue; }}",
     ]
 
 

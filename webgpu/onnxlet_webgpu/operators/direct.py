@@ -9,7 +9,7 @@ from math import prod
 
 from ..kernel import Binding
 from ..lowering import Lowering, Tensor
-from ..wgsl import contiguous_strides
+from ..wgsl import contiguous_strides, signed
 from .arithmetic import at
 from .windows import Window, coordinate
 
@@ -56,7 +56,7 @@ def emit_direct(
         lines += [
             f"{indent}for (var k{d} = 0; k{d} < {g.kernel[d]}; k{d}++) {{",
             f"{indent}    let at{d} = start{d} + k{d} * {g.dilations[d]};",
-            f"{indent}    if (at{d} < 0 || at{d} >= {g.sizes[d]}) {{ continue; }}",
+            f"{indent}    if (at{d} < 0 || at{d} >= {signed(g.sizes[d])}) {{ continue; }}",
         ]
         indent += "    "
         place += f" + u32(at{d}) * {strides[d]}u"
@@ -88,7 +88,7 @@ def emit_direct_transposed(n: Lowering, x: Tensor, w: Tensor, out: Tensor, g: Wi
             f"{indent}for (var k{d} = 0; k{d} < {g.kernel[d]}; k{d}++) {{",
             f"{indent}    let d{d} = t{d} - k{d} * {g.dilations[d]};",
             f"{indent}    let at{d} = d{d} / {g.strides[d]};",
-            f"{indent}    if (d{d} < 0 || d{d} % {g.strides[d]} != 0 || at{d} >= {g.sizes[d]}) {{ continue; }}",
+            f"{indent}    if (d{d} < 0 || d{d} % {g.strides[d]} != 0 || at{d} >= {signed(g.sizes[d])}) {{ continue; }}",
         ]
         indent += "    "
         place += f" + u32(at{d}) * {strides[d]}u"

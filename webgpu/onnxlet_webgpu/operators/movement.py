@@ -9,7 +9,7 @@ import numpy as np
 from ..kernel import Kernel, flat_body, flat_groups
 from ..lowering import Lowering, Tensor, lowering
 from ..storage import MOVED, PAIR, widened
-from ..wgsl import broadcast_strides, contiguous_strides, index_expression, literal
+from ..wgsl import broadcast_strides, contiguous_strides, index_expression, literal, signed
 from .arithmetic import at
 
 
@@ -181,7 +181,7 @@ def check_indices(values: np.ndarray, limit: int | tuple[int, ...], name: str) -
 
 def wrapped(text: str, size: int) -> str:
     """Text of an index as u32, with negative ones counted from the end."""
-    return f"u32(select({text}, {text} + {size}, {text} < 0))"
+    return f"u32(select({text}, {text} + {signed(size)}, {text} < 0))"
 
 
 @lowering("Gather")
@@ -291,10 +291,10 @@ def pad(n: Lowering) -> None:
         )
         lines.append(f"let at{d} = {at};".replace("- -", "+ "))
         if mode == "constant":
-            inside.append(f"at{d} >= 0 && at{d} < {size}")
-            place.append(f"at{d} * {strides[d]}")
+            inside.append(f"at{d} >= 0 && at{d} < {signed(size)}")
+            place.append(f"at{d} * {signed(strides[d])}")
         else:
-            place.append(f"{_folded(mode, f'at{d}', size)} * {strides[d]}")
+            place.append(f"{_folded(mode, f'at{d}', size)} * {signed(strides[d])}")
     index = " + ".join(place) or "0"
     reads = [x.binding("x")]
     if mode == "constant":

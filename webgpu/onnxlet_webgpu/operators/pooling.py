@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ..lowering import Lowering, Tensor, lowering
-from ..wgsl import contiguous_strides, literal
+from ..wgsl import contiguous_strides, literal, signed
 from .arithmetic import LOWEST, NUMBERS, before, combined
 from .windows import Window, coordinate, window
 
@@ -49,7 +49,7 @@ def _walk(g: Window, image: int, strides: list[int]) -> tuple[list[str], str, st
     them, and the text of the place of the element there."""
     lines = []
     inner = prod(g.out_sizes)
-    lines.append(f"let plane = i32(i / {inner}u) * {image};")
+    lines.append(f"let plane = i32(i / {inner}u * {image}u);")
     indent, place = "", "plane"
     for d in range(g.rank):
         inner //= g.out_sizes[d]
@@ -59,8 +59,8 @@ def _walk(g: Window, image: int, strides: list[int]) -> tuple[list[str], str, st
         lines.append(f"{indent}for (var k{d} = 0; k{d} < {g.kernel[d]}; k{d}++) {{")
         indent += "    "
         lines.append(f"{indent}let at{d} = start{d} + k{d} * {g.dilations[d]};")
-        lines.append(f"{indent}if (at{d} < 0 || at{d} >= {g.sizes[d]}) {{ continue; }}")
-        place += f" + at{d} * {strides[d]}" if strides[d] > 1 else f" + at{d}"
+        lines.append(f"{indent}if (at{d} < 0 || at{d} >= {signed(g.sizes[d])}) {{ continue; }}")
+        place += f" + at{d} * {signed(strides[d])}" if strides[d] > 1 else f" + at{d}"
     return lines, indent, place
 
 

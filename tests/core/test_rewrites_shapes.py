@@ -108,3 +108,22 @@ def test_outputs_that_are_shapes_stay_outputs():
     )  # fmt: skip
     agree(made, x=normal(2, 3))
     assert operators(made) == []
+
+
+def test_a_shape_is_read_before_elementwise_operators():
+    """The dequantised value has one reader left, so that the bytes themselves are reshaped."""
+    made = model(
+        [
+            node("QuantizeLinear", ["x", "scale", "middle"], ["q"]),
+            node("DequantizeLinear", ["q", "scale", "middle"], ["r"]), node("Shape", ["r"], ["s"]),
+            node("Concat", ["minus", "s"], ["t"], axis=0), node("ReduceProd", ["t"], ["p"], keepdims=1),
+            node("Reshape", ["r", "flat"], ["f"]), node("Concat", ["p", "s"], ["z"], axis=0),
+            node("QuantizeLinear", ["f", "scale", "middle"], ["y"]),
+        ],
+        [("x", FLOAT, ["n", "m"])], [("y", onnx.TensorProto.UINT8, ["k"]), ("z", INT64, [3])],
+        {"scale": np.float32(0.1), "middle": np.uint8(128), "minus": np.array([-1]), "flat": np.array([-1])},
+    )  # fmt: skip
+    found = operators(made)
+    assert found.index("Reshape") < found.index("DequantizeLinear")
+    for shape in ((2, 3), (0, 3)):
+        agree(made, x=normal(*shape))

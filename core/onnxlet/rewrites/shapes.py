@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..execution.folding import NEVER_FOLDED
 from ..graph.ir import Node, TensorType
 from ..model.tensors import Tensor
 from .editor import Editor
+from .transposes import UNARY
+
+KEEPS_SHAPE = UNARY | {"DequantizeLinear", "QuantizeLinear"}
+"""Operators whose result has the shape of their first input."""
 
 
 def fold_shapes(editor: Editor) -> int:
     """Values that follow from known dimensions become constants, and so do targets of Reshape that repeat dimensions of
-    what is reshaped."""
-    changes = 0
+    what is reshaped. A shape is that of what elementwise operators read, which then are free for other rewrites."""
+    changes = sum(_read_before(editor, node) for node in editor.nodes("Shape"))
     for node in editor.nodes():
         if node.op_type in NEVER_FOLDED or next(node.subgraphs(), None) is not None:
             continue
@@ -23,6 +29,16 @@ def fold_shapes(editor: Editor) -> int:
         elif not node.domain and node.op_type == "Reshape":
             changes += _fold_target(editor, node)
     return changes
+
+
+def _read_before(editor: Editor, node: Node) -> bool:
+    source = node.inputs[0]
+    while (maker := editor.made_by(source, *KEEPS_SHAPE)) is not None:
+        source = maker.inputs[0]
+    if source == node.inputs[0]:
+        return False
+    editor.replace([node], [replace(node, inputs=[source])])
+    return True
 
 
 def _fold(editor: Editor, node: Node) -> bool:

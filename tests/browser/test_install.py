@@ -48,7 +48,7 @@ def test_both_builds_of_the_kernels_load(request: pytest.FixtureRequest, host: s
     kernels = pyodide.run_python(
         """
         from onnxlet_wasm.engine import Engine
-        engine = Engine.create(relaxed=relaxed)
+        engine = Engine.create(relaxed)
         names = sorted(engine.fields)
         engine.close()
         names

@@ -25,7 +25,7 @@ from .workbench import Workbench
 
 @pytest.fixture(scope="session", params=[True, False], ids=["relaxed", "plain"])
 def engine(request):
-    one = Engine.create(relaxed=request.param)
+    one = Engine.create(request.param)
     yield one
     one.close()
 

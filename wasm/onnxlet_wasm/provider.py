@@ -11,7 +11,7 @@ from onnxlet.providers.base import ProviderInfo, Segment, Step
 from . import threads
 from .engine import IN_BROWSER, Engine
 from .halves import Halves, jumps
-from .lowering import Refused, expanded, expanded_segment, find, joined_convolutions, joined_rounding, on_bytes
+from .lowering import Refused, expanded, expanded_segment, find, joined
 from .lowering.expansion import check_part
 from .memory import Memory
 from .program import Program
@@ -52,9 +52,7 @@ class KernelProvider:
         with self._memory.lock:
             if self._memory.closed:
                 raise SessionClosedError("This session was closed.")
-            steps = expanded_segment(self._halves.segment(segment), self._derivations)
-            for join in (on_bytes, joined_rounding, joined_convolutions):
-                steps = join(steps)
+            steps = joined(expanded_segment(self._halves.segment(segment), self._derivations))
             return Program(self._memory, steps, types=segment.types)
 
     async def prepare(self, constant_bytes: int) -> None:

@@ -22,8 +22,6 @@ OWN = "onnxlet"
 
 def expand_gradients(graph: Graph) -> None:
     """Replace the Gradient nodes of a graph. Raises `UnsupportedError` where an operator has no rule."""
-    if not any(node.op_type == "Gradient" for node in graph.nodes):
-        return
     taken = {*graph.inputs, *graph.defaults, *graph.initializers, *(o for n in graph.nodes for o in n.outputs)}
     done: list[Node] = []
     for node in graph.nodes:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import LimitError, ModelError, OnnxletError
-from ..graph.gradient import expand_gradients
 from ..graph.ir import Model
 from .builder import Builder, read_opsets
 from .external import ExternalData, beside, external_data, preferring
@@ -104,7 +103,10 @@ def _load(
             raise ModelError("the model imports no operator sets (opset_import), as it must since IR version 3")
         opsets[""] = 1
     graph = Builder(source, external, opsets, proto.ir_version, initializers).build(proto.graph, proto.functions)
-    expand_gradients(graph)
+    if any(node.op_type == "Gradient" for node in graph.nodes):
+        from ..graph.gradient import expand_gradients
+
+        expand_gradients(graph)
     return Model(
         graph,
         opsets,

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..graph.unseen import NAN_ZERO, UNSEEN_NAN
 from .attention import grouped_matmul
 from .common import to_float32
 from .precision import narrow
 from .registry import op
-
-UNSEEN_NAN, UNSEEN_ZERO, NAN_ZERO = range(3)
-"""What becomes of a row of scores that are all -inf: NaN, as softmax has it; weights of 0; weights of 0 there and
-wherever else softmax gives NaN."""
 
 
 def heads_first(x: np.ndarray, last: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..graph.ir import Node, TensorType
-from ..ops.fused_attention import NAN_ZERO, UNSEEN_NAN, UNSEEN_ZERO
+from ..graph.unseen import NAN_ZERO, UNSEEN_NAN, UNSEEN_ZERO
 from .editor import Editor
 from .epilogues import DOMAIN
 from .patterns import axes_of, factor_of

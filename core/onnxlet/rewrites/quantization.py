@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph.ir import Node, TensorType
-from ..ops.quantize import dequantize, quantize
 from .activations import clip_bounds
 from .editor import Editor
 
@@ -131,6 +130,8 @@ def _ending(editor: Editor, value: str) -> Ending | None:
     if dtype not in BYTES:
         return None
     point = np.zeros((), dtype) if zero is None else zero.numpy()
+    from ..ops.quantize import quantize
+
     kept = quantize(np.array([low, high], F32), scale.numpy(), point).tolist()
     limits = np.iinfo(dtype)
     bounds = None if kept == [limits.min, limits.max] else (kept[0], kept[1])
@@ -197,6 +198,8 @@ def _whole_bias(editor: Editor, name: str, x: Quantized, w: Quantized, axis: int
             and np.allclose(scale.numpy().reshape(-1), unit, rtol=1e-5, atol=0)
         ):
             whole = data.numpy()
+        from ..ops.quantize import dequantize
+
         real = dequantize(data.numpy(), scale.numpy(), None if zero is None else zero.numpy(), 0)
     else:
         tensor = editor.constant(name)
@@ -299,6 +302,8 @@ def _quantize_constant(editor: Editor, q: Node) -> bool:
     zero = editor.constant(_zero(editor, q, BYTES[0]))
     if scale is None or zero is None or zero.dtype not in BYTES:
         return False
+    from ..ops.quantize import quantize
+
     result = quantize(values.numpy(), scale.numpy(), zero.numpy(), q.attributes.get("axis", 1))
     editor.replace([q], [])
     editor.rename_reads(q.outputs[0], editor.add_constant(q.outputs[0], result))

@@ -70,8 +70,6 @@ class Values:
 
 def on_bytes(segment: Segment) -> Segment:
     """The segment with functions between DequantizeLinear and QuantizeLinear replaced by steps on the bytes."""
-    if not any(step.node.op_type == "QuantizeLinear" for step in segment.steps):
-        return segment
     graph = Values(segment)
     replaced: dict[int, Step | None] = {}
     for step in segment.steps:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxlet.ops.activation_table import parameter_defaults
 from onnxlet.providers.base import Step
 
 from .registry import Refused
@@ -209,6 +208,8 @@ def activation_of(step: Step) -> Activation:
     params = [float(p) for p in step.attribute("activation_params") or []]
     single = [step.attribute(f"activation_{letter}") for letter in ("alpha", "beta")]
     if single != [None, None] and name in ("LeakyRelu", "Clip"):
+        from onnxlet.ops.activation_table import parameter_defaults
+
         defaults = parameter_defaults(name)
         params = [d if v is None else float(v) for v, d in zip(single, defaults, strict=False)]
     if name == "Relu":

@@ -10,7 +10,6 @@ from math import prod
 import numpy as np
 
 from onnxlet.model.tensors import Tensor
-from onnxlet.ops.microsoft.blockwise import unpack_bits
 from onnxlet.providers.base import Step
 
 from .. import pieces
@@ -160,6 +159,8 @@ def weights_call(
 @lower("MatMulNBits", domain=MICROSOFT)
 def matmul_n_bits(step: Step) -> Emit:
     """A, B, scales, zero points, (an order of the rows), bias."""
+    from onnxlet.ops.microsoft.blockwise import unpack_bits
+
     need_float32(step, 0, 2, 5)
     need_types(step, (U8,), 1)
     if present(step, 4):
@@ -255,6 +256,8 @@ def joined_n_bits(e: Expansion) -> None:
 @lower("GatherBlockQuantized", domain=MICROSOFT)
 def gather_block_quantized(step: Step) -> Emit:
     """Table, indices, scales, zero points."""
+    from onnxlet.ops.microsoft.blockwise import unpack_bits
+
     need_types(step, (U8,), 0, 3)
     need_types(step, (I32, I64), 1)
     need_float32(step, 2)

@@ -10,8 +10,8 @@ from math import inf, sqrt
 
 import numpy as np
 
+from onnxlet.graph.unseen import NAN_ZERO, UNSEEN_NAN, UNSEEN_ZERO
 from onnxlet.model.dtypes import narrow, widen
-from onnxlet.ops.fused_attention import NAN_ZERO, UNSEEN_NAN, UNSEEN_ZERO
 
 from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups
 from ..lowering import INTERNAL, Lowering, Tensor, lowering

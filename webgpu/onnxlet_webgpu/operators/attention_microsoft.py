@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from math import prod, sqrt
 
-from onnxlet.ops.fused_attention import UNSEEN_ZERO
+import numpy as np
+
+from onnxlet.graph.unseen import UNSEEN_ZERO
 
 from ..kernel import Binding, Kernel, Operand, flat_body, flat_groups
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from ..wgsl import contiguous_strides, index_expression, literal
 from .arithmetic import at
 from .attention import Heads, emit_cap, emit_masked_softmax, emit_scores, emit_values
+from .caches import WindowCache, emit_normalised, emit_quantised
 from .matmul import Matrix, Product, emit_product
 
 
@@ -185,11 +188,9 @@ def _joint_cache(n: Lowering, k: Heads, v: Heads) -> tuple[Heads, Heads]:
 @lowering("GroupQueryAttention", domain=MICROSOFT)
 def group_query_attention(n: Lowering) -> None:
     """Causal attention with fewer key and value heads, over a cache that each sequence has filled to its own length."""
-    if n.attribute("k_quant_type", "NONE") != "NONE" or n.attribute("v_quant_type", "NONE") != "NONE":
-        n.refuse("a quantised cache has no GPU kernel")
-    if n.attribute("sliding_window_cache", 0) or any(n.has_input(i) for i in (12, 13, 14, 15, 16)) or n.has_output(3):
-        n.refuse("normalised heads, caches of a window and scores as an output have no GPU kernel")
-    n.ignore("kv_cache_bit_width", "q_norm_epsilon", "k_norm_epsilon", "qk_norm_epsilon", "qk_output")
+    if n.has_input(16) or n.has_output(3):
+        n.refuse("padded queries and scores as an output have no GPU kernel")
+    n.ignore("kv_cache_bit_width", "qk_output")
     count, kv_count = n.attribute("num_heads"), n.attribute("kv_num_heads")
     query = n.input(0)
     batch, length, width = query.shape
@@ -201,6 +202,11 @@ def group_query_attention(n: Lowering) -> None:
         q = Heads.spread(query, (batch, count, length, size), strides)
         k = Heads.spread(query, (batch, kv_count, length, size), strides, count * size)
         v = Heads.spread(query, (batch, kv_count, length, size), strides, (count + kv_count) * size)
+    epsilon = n.attribute("qk_norm_epsilon", 1e-6)
+    epsilons = n.attribute("q_norm_epsilon") or epsilon, n.attribute("k_norm_epsilon") or epsilon
+    if n.has_input(14) and n.has_input(15):
+        q = emit_normalised(n, q, 14, epsilons[0], "normalised queries")
+        k = emit_normalised(n, k, 15, epsilons[1], "normalised keys")
     total = int(n.known(6, "the total length").reshape(-1)[0])
     lengths = n.input(5, "int32")
     # How many keys of each sequence come before the new ones.
@@ -209,7 +215,20 @@ def group_query_attention(n: Lowering) -> None:
         q = _turned(n, q, lengths, before, "turned queries")
         k = _turned(n, k, lengths, before, "turned keys")
     n.ignore("rotary_interleaved")
-    k, v = _filled(n, k, 3, 1, lengths, before, total), _filled(n, v, 4, 2, lengths, before, total)
+    hidden, places = [], []
+    key, row = f"i32(i % {total}u)", f"i32(i / {total}u % {length}u)"
+    if n.attribute("sliding_window_cache", 0):
+        if n.has_input(10) or n.has_input(12) or n.has_input(13):
+            n.refuse("a bias or scales with a cache of a window have no GPU kernel")
+        cache = WindowCache(n, lengths, before, length)
+        k, v = cache.emit(k, 3, 1), cache.emit(v, 4, 2)
+        places.append(cache.positions(batch))
+        total = cache.rows
+        key, row = f"(i32(i % {total}u) + {{2}})", f"i32(i / {total}u % {length}u)"
+        hidden.append(f"{key} > {{1}}")
+    else:
+        k = _cached(n, k, 3, 1, 12, "k_quant_type", lengths, before, total)
+        v = _cached(n, v, 4, 2, 13, "v_quant_type", lengths, before, total)
     scores = emit_scores(n, q, k, n.attribute("scale") or 1 / sqrt(q.size))
     emit_cap(n, n.attribute("softcap", 0.0))
     if n.has_input(10):
@@ -217,20 +236,20 @@ def group_query_attention(n: Lowering) -> None:
         if bias.shape[-1] != total:
             n.refuse("a bias longer than the keys has no GPU kernel")
         n.extend([n.chain(), Operand(bias.value, bias.shape, "f32")], "{0} + {1}")
-    key, row = f"i32(i % {total}u)", f"i32(i / {total}u % {length}u)"
-    first = "0" if length == total else f"{{1}} + 1 - {length}"
-    hidden = [f"{key} > {row} + {first}" if n.attribute("causal", 1) else f"{key} > {{1}}"]
+    first = before.format("0").replace("lengths[0]", "{1}")
+    hidden.append(f"{key} > {row} + {first}" if n.attribute("causal", 1) else f"{key} > {{1}}")
     window = n.attribute("local_window_size", -1)
     if window > 0:
         hidden.append(f"{key} <= {row} + {first} - {window}")
     operand = Operand(lengths.value, (batch, 1, 1, 1), "i32")
-    n.extend([n.chain(), operand], f"select({{0}}, -infinity(), {' || '.join(hidden)})")
+    n.extend([n.chain(), operand, *places], f"select({{0}}, -infinity(), {' || '.join(hidden)})")
     sink, sink_at = None, ""
     if n.has_input(11):
         t = n.input(11)
         sink, sink_at = t.binding("sink"), f"row / {length}u % {count}u"
     elif n.attribute("smooth_softmax", -1) > 0:
-        n.refuse("smooth_softmax has no GPU kernel")
+        zeros = n.table("sink", np.zeros(count, np.float32))
+        sink, sink_at = Binding("sink", zeros, "f32", count), f"row / {length}u % {count}u"
     n.ignore("smooth_softmax")
     finish(n, scores, q, v, sink, sink_at)
 
@@ -273,6 +292,15 @@ store(i, value);
 """
     n.emit_flat(n.title(x.tensor, cos, note=f"{tag} {x.offset}"), reads, statements, result)
     return Heads(n, result, None)
+
+
+def _cached(
+    n: Lowering, new: Heads, past: int, output: int, scale: int, quant: str, lengths: Tensor, before: str, total: int
+) -> Heads:
+    """The first `total` keys or values of a cache that holds numbers as they are, or integers."""
+    if n.attribute(quant, "NONE") == "NONE" and not n.has_input(scale):
+        return _filled(n, new, past, output, lengths, before, total)
+    return emit_quantised(n, new, (past, output, scale), lengths, before, total)
 
 
 def _filled(n: Lowering, new: Heads, past_index: int, output: int, lengths: Tensor, before: str, total: int) -> Heads:

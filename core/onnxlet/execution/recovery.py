@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import DeviceLostError
+from ..errors import DeviceLostError, LimitError, ProviderError
 from ..providers.base import Provider
 from .executor import GraphExecutor, Run
 
@@ -20,12 +20,18 @@ def recovering(
 ) -> Run:
     """The run that `make` makes; after the loss of a device, another one. A second loss is an error.
 
-    A provider whose device can't be made again is closed and taken out of `providers`.
+    A provider whose device can't be made again is closed and taken out of `providers`. Where a device had no room, or
+    refused a shader, the plans are dropped too, with what they hold there: another time it may go well.
     """
     try:
         return (yield from make())
     except DeviceLostError as error:
         lost = error
+    except (LimitError, ProviderError):
+        if any(hasattr(provider, "restore") for provider in providers):
+            for executor in executors():
+                executor.close()
+        raise
     for executor in executors():
         executor.close()
     told = []

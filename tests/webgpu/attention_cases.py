@@ -101,6 +101,46 @@ def grouped_cases() -> Iterator[Case]:
         )
 
 
+def cache_cases() -> Iterator[Case]:
+    """Caches of integers with their scales, and such as hold the last positions alone."""
+    heads = {"num_heads": 4, "kv_num_heads": 2}
+    for bits, dtype in ((8, np.int8), (4, np.uint8)):
+        for name, shape in (("PER_TENSOR", (1,)), ("PER_CHANNEL", (1, 2, 1, 8))):
+            factor = 0.01 if bits == 8 else 0.1
+            scales = [(factor * (1 + np.abs(random(*shape, seed=s)))).astype(np.float32) for s in (5, 6)]
+            more = {**heads, "k_quant_type": name, "v_quant_type": name, "kv_cache_bit_width": bits}
+            for length, capacity, before in ((1, 6, (5, 3)), (3, 9, (4, 1)), (5, 5, (0, 0)), (1, 6, (6, 2))):
+                q, k, v = random(2, length, 32), random(2, length, 16, seed=1), random(2, length, 16, seed=2)
+                low = -128 if bits == 8 else 0
+                past = [integers(2, 2, capacity, bits, low=low, high=127, dtype=dtype) for _ in range(2)]
+                lengths = ints(*(b + length - 1 for b in before)), ints(max(before) + length)
+                given = [q, k, v, *past, *lengths, None, None, None, None, None, *scales]
+                yield Case("GroupQueryAttention", given, more, (6,), outputs=3, note=f"{bits} {name} {length} {before}",
+                           **MICROSOFT)  # fmt: skip
+    angles = random(40, 4, seed=9)
+    turned = [np.cos(angles), np.sin(angles)]
+    for capacity in (4, 6, 9):
+        for length, before in ((1, 0), (1, 5), (1, 8), (1, 12), (5, 0), (3, 7), (12, 0), (4, 20)):
+            q, k, v = random(1, length, 32), random(1, length, 16, seed=1), random(1, length, 16, seed=2)
+            past = [random(1, 2, capacity, 8, seed=s) for s in (3, 4)]
+            more = {**heads, "sliding_window_cache": 1, "local_window_size": 4, "do_rotary": length % 2}
+            given = [q, k, v, *past, ints(before + length - 1), ints(before + length), *turned[: 2 * (length % 2)]]
+            yield Case("GroupQueryAttention", given, more, (6,), outputs=3, note=f"window {capacity} {before}",
+                       **MICROSOFT)  # fmt: skip
+    q, k, v = random(2, 3, 32), random(2, 3, 16, seed=1), random(2, 3, 16, seed=2)
+    past = [random(2, 2, 6, 8, seed=s) for s in (3, 4)]
+    given = [q, k, v, *past, ints(4, 7), ints(8)]
+    more = {**heads, "sliding_window_cache": 1, "local_window_size": 5}
+    yield Case("GroupQueryAttention", given, more, (6,), outputs=3, note="windows", **MICROSOFT)
+    yield Case("GroupQueryAttention", given, {**heads, "smooth_softmax": 1}, (6,), outputs=3, note="smooth",
+               **MICROSOFT)  # fmt: skip
+    norms = [np.abs(random(8, seed=s)) for s in (7, 8)]
+    more = {**heads, "q_norm_epsilon": 0.1, "qk_norm_epsilon": 0.3}
+    yield Case("GroupQueryAttention", [*given, *[None] * 7, *norms], more, (6,), outputs=3, note="norms", **MICROSOFT)
+    packed = [np.concatenate([q, k, v], axis=2), None, None, *past, ints(4, 7), ints(8), *[None] * 7, *norms]
+    yield Case("GroupQueryAttention", packed, more, (6,), outputs=3, note="packed norms", **MICROSOFT)
+
+
 def linear_cases() -> Iterator[Case]:
     q, k, v = random(2, 5, 32), random(2, 5, 16, seed=1), random(2, 5, 12, seed=2)
     past, decay, beta = random(2, 2, 8, 6), -np.abs(random(2, 5, 16)), np.abs(random(2, 5, 2))
@@ -142,6 +182,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "attention outputs": standard_cases,
     "heads": multi_head_cases,
     "grouped heads": grouped_cases,
+    "caches": cache_cases,
     "linear attention": linear_cases,
     "training": training_cases,
 }

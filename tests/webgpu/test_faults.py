@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxlet import InferenceSession, LimitError
+from onnxlet import InferenceSession, LimitError, ProviderError
 from onnxlet_webgpu import provider as webgpu
 from onnxlet_webgpu.provider import WebGpuProvider
-from tests.core.models import FLOAT, model, node
+from tests.core.models import BOOL, FLOAT, INT64, model, node
 from tests.webgpu.cases import Case, check, integers, random, step_of
 from tests.webgpu.cases import expected as expected_of
 
@@ -124,6 +124,86 @@ def test_out_of_memory_names_the_node_and_the_session_goes_on(
             session.run(None, {"x": random(100_000, 6)})
         np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-4)
     assert device.lost is None
+
+
+def test_there_may_be_room_another_time(session: InferenceSession, monkeypatch: pytest.MonkeyPatch):
+    """What did not fit is planned anew when it is wanted again."""
+    device = provider_of(session).device
+    x = random(40_000, 6)
+
+    def no_room(nbytes: int, usage: int) -> Any:
+        raise device._no_room(RuntimeError(f"no {nbytes} bytes left"))
+
+    with monkeypatch.context() as changed:
+        changed.setattr(device, "buffer", no_room)
+        with pytest.raises(LimitError, match="no room"):
+            session.run(None, {"x": x})
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-4, atol=1e-3)
+    assert {row.provider for row in session.explain().rows} >= {"WebGpuExecutionProvider"}
+
+
+def looping() -> onnx.ModelProto:
+    """Three products, in the body of a Loop."""
+    square = np.eye(4, dtype=np.float32) * 2
+    body = onnx.helper.make_graph(
+        [node("MatMul", ["v", "square"], ["next"], name="inside"), node("Identity", ["go"], ["still"])],
+        "body",
+        [
+            onnx.helper.make_tensor_value_info(name, kind, shape)
+            for name, kind, shape in [("i", INT64, []), ("go", BOOL, []), ("v", FLOAT, [None, 4])]
+        ],
+        [
+            onnx.helper.make_tensor_value_info(name, kind, shape)
+            for name, kind, shape in [("still", BOOL, []), ("next", FLOAT, [None, 4])]
+        ],
+    )
+    nodes = [node("Loop", ["turns", "", "x"], ["y"], body=body, name="loop")]
+    constants = {"square": square, "turns": np.array(3, np.int64)}
+    return model(nodes, [("x", FLOAT, [None, 4])], [("y", FLOAT, [None, 4])], constants, opset=21)
+
+
+def test_a_device_destroyed_in_the_body_of_a_loop_is_replaced(
+    gpu_provider: WebGpuProvider, monkeypatch: pytest.MonkeyPatch
+):
+    x = random(2, 4)
+    with InferenceSession(looping(), providers=["webgpu"]) as session:
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], 8 * x, rtol=1e-5)
+        assert {row.node: row.provider for row in session.explain().rows}["inside"] == "WebGpuExecutionProvider"
+        losing(session, monkeypatch)
+        with pytest.warns(RuntimeWarning, match="has a new device, on which the run was repeated"):
+            (y,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(y, 8 * x, rtol=1e-5)
+
+
+def test_a_device_destroyed_before_getting_warm_is_replaced(session: InferenceSession):
+    x = random(3, 6)
+    session.run(None, {"x": x})
+    provider_of(session).device.handle.destroy()
+    with pytest.warns(RuntimeWarning, match="has a new device"):
+        session.warmup({"x": (20, 6)})
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-4)  # and no warning
+
+
+def test_a_device_destroyed_before_values_of_other_shapes_come_is_replaced(session: InferenceSession):
+    session.warmup({"x": (2, 6)})  # its shaders are there, and nothing is bound to them yet
+    provider_of(session).device.handle.destroy()
+    x = random(2, 6)
+    with pytest.warns(RuntimeWarning, match="has a new device"):
+        (y,) = session.run(None, {"x": x})
+    np.testing.assert_allclose(y, expected(x), rtol=1e-4)
+
+
+def test_a_refused_shader_does_not_poison_the_next_run(session: InferenceSession, monkeypatch: pytest.MonkeyPatch):
+    device = provider_of(session).device
+    pipeline = device.pipeline
+    x = random(3, 6)
+    with monkeypatch.context() as changed:
+        changed.setattr(device, "pipeline", lambda text, n: pipeline(text.replace("fn main", "fn main("), n))
+        for _ in range(2):
+            with pytest.raises(ProviderError, match=r"the shader of MatMul.*was refused by the GPU's compiler"):
+                session.run(None, {"x": x})
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-4)
+    assert {row.provider for row in session.explain().rows} >= {"WebGpuExecutionProvider"}
 
 
 def test_a_run_after_close_and_create_again(session: InferenceSession):

@@ -22,6 +22,9 @@ from .lowering import Target
 
 IN_BROWSER = sys.platform == "emscripten"
 
+LOST = "device is lost"
+"""What wgpu says when a lost device is asked for anything."""
+
 INSTALL = (
     "install a Vulkan driver: the one of the graphics card's maker, or Mesa's software driver "
     "(Debian, Ubuntu: apt install mesa-vulkan-drivers)"
@@ -164,7 +167,7 @@ class Device:
         try:
             return self.handle.create_buffer(size=nbytes, usage=usage)
         except Exception as error:
-            if "device is lost" in str(error):
+            if LOST in str(error):
                 raise self._failure(error) from error
             raise self._no_room(error) from error
 
@@ -230,6 +233,8 @@ class Device:
             else:
                 made.handle = self.handle.create_compute_pipeline(layout=pipeline_layout, compute=stage)
         except Exception as error:
+            if LOST in str(error):
+                raise self._failure(error) from error
             raise _shader_error(text, error) from error
         self._pipelines[text] = made
         return made
@@ -275,7 +280,10 @@ class Device:
             {"binding": i, "resource": {"buffer": buffer, "offset": 0, "size": nbytes}}
             for i, (buffer, nbytes) in enumerate(parts)
         ]
-        return self.handle.create_bind_group(layout=pipeline.layout, entries=entries)
+        try:
+            return self.handle.create_bind_group(layout=pipeline.layout, entries=entries)
+        except Exception as error:
+            raise self._failure(error) from error
 
     # Work
 

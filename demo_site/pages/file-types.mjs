@@ -6,7 +6,7 @@ import { $, Python, acceptFiles, bytes, element, milliseconds, providerName, say
 const CHUNK = 4096; // bytes that are looked at, at each end of a file
 
 // Not awaited here: a file that is chosen while this loads must find the page listening.
-const model = fetch('site.json').then((answer) => answer.json()).then((site) => new URL(site.model, location.href).href);
+const model = fetch('site.json').then((answer) => answer.json()).then((site) => new URL(site.models.magika.path, location.href).href);
 const python = new Python('file_types', showProgress);
 
 /** What automation looks at: null while a file is being looked at, then the answer or {error}. */

@@ -22,7 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 import onnxlet
 from demo_site.server import create_app
 from demo_site.serving import running
-from provision import browser, model, peers, site
+from provision import browser, models, peers, site
 from provision.pyodide import PINNED
 
 from . import networks, report
@@ -151,7 +151,7 @@ class Lab:
 
 def startup(lab: Lab, visits: int) -> None:
     """Print what each step takes until a page has its first result, with empty and with full caches."""
-    address = f"/models/{model.magika().name}/model.onnx"
+    address = f"/models/{models.MODELS['magika'].folder}/model.onnx"
     feeds = {"bytes": np.zeros((1, 2048), np.int32)}
     for engine in ("onnxlet", "peer"):
         with lab.browser() as context:

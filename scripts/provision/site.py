@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import model, packaging, pyodide
+from . import models, packaging, pyodide
 from .console import SetupError, megabytes, say, step
 from .paths import REPOSITORY, SITE
 
@@ -23,17 +23,17 @@ def assemble() -> Path:
     - `onnxlet/`: the JavaScript modules, from `wasm/web`
     - `onnxlet-….whl`: the pure wheel, for `micropip.install(URL)`
     - `pyodide/VERSION/`: Pyodide, NumPy, micropip and onnxlet in bytecode form, with a lock file that names just these
-    - `models/magika-VERSION/`: the demo's model
-    - `site.json`: where these lie, for the pages
+    - `models/NAME-VERSION/`: the demo's models
+    - `site.json`: where these lie, for the pages, with what is shown about the models
     """
     wheel = packaging.build_wheel("pure")
     bytecode = packaging.build_bytecode()
     wheels = [*pyodide.packages(pyodide.PINNED), bytecode]
-    magika = model.magika()
+    pretrained = {name: models.fetch(name) for name in models.MODELS}
     if not (PAGES / "index.html").exists():
         raise SetupError(f"{PAGES.relative_to(REPOSITORY)} has no index.html.")
     with step("Assembling build/site"):
-        placed = set(_places(wheel, wheels, magika))
+        placed = set(_places(wheel, wheels, pretrained))
         for target in sorted(placed):
             compress(target)
         for path in sorted(SITE.rglob("*"), reverse=True):
@@ -46,13 +46,19 @@ def assemble() -> Path:
     return SITE
 
 
-def _places(wheel: Path, wheels: list[Path], magika: Path) -> Iterator[Path]:
+def _places(wheel: Path, wheels: list[Path], pretrained: dict[str, Path]) -> Iterator[Path]:
     """Put every file in its place and yield it."""
-    for source, prefix in ((PAGES, ""), (MODULES, "onnxlet"), (magika, f"models/{magika.name}")):
+    for prefix, source in {"": PAGES, "onnxlet": MODULES}.items():
         for path in sorted(source.rglob("*")):
             if path.is_file():
                 target = SITE / prefix / path.relative_to(source)
                 pyodide.place(path, target)
+                yield target
+    for name, source in pretrained.items():
+        for part in models.MODELS[name].parts:
+            for file in part.files:
+                target = SITE / "models" / source.name / file
+                pyodide.place(source / file, target)
                 yield target
     pyodide.place(wheel, SITE / wheel.name)
     yield SITE / wheel.name
@@ -61,7 +67,11 @@ def _places(wheel: Path, wheels: list[Path], magika: Path) -> Iterator[Path]:
     places = {
         "pyodide": f"pyodide/{pyodide.PINNED}/",
         "wheel": wheel.name,
-        "model": f"models/{magika.name}/",
+        "models": {
+            name: {"path": f"models/{folder.name}/", "about": found.about, "licence": found.licence}
+            for name, folder in pretrained.items()
+            for found in [models.MODELS[name]]
+        },
     }
     _write(SITE / "site.json", json.dumps(places, indent=1) + "\n")
     yield SITE / "site.json"

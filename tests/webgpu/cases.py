@@ -252,6 +252,9 @@ def binary_cases() -> Iterator[Case]:
     for op in ("And", "Or", "Xor", "Equal"):
         yield Case(op, list(flags), note="bool")
     yield Case("PRelu", [random(2, 3, 4), random(3, 1, seed=2)])
+    for slopes in (random(3), random(1)):  # of each channel, until opset 7
+        yield Case("PRelu", [random(2, 3, 3), slopes], version=6, note="6")
+        yield Case("PRelu", [random(2, 3), slopes], version=6, note="6")
     yield Case("BitShift", [integers(9, low=0, dtype=np.uint32), integers(9, low=0, high=5, dtype=np.uint32)],
                {"direction": "LEFT"})  # fmt: skip
     for op in ("Max", "Min", "Sum", "Mean"):

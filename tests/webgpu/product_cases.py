@@ -77,6 +77,17 @@ def byte_cases() -> Iterator[Case]:
         yield Case("QGemm", given, {"transB": 1}, constants, note=f"columns {constants}", **FUSED)
 
 
+def half_cases() -> Iterator[Case]:
+    """float16, whose weights stay in 16 bits where shaders have them."""
+    for rows, k, columns in ((1, 128, 40), (1, 70, 9), (3, 33, 10), (70, 64, 68), (33, 20, 100), (2, 2048, 6)):
+        x, w = random(rows, k) / 8, random(k, columns, seed=1) / 8
+        bias = random(columns)
+        for transposed in (0, 1):
+            given = [x, np.ascontiguousarray(w.T) if transposed else w, bias]
+            yield Case("Gemm", [a.astype(np.float16) for a in given], {"transB": transposed}, (1, 2), rtol=2e-3,
+                       atol=2e-3, note=f"half {transposed}")  # fmt: skip
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
-    "one row": row_cases, "long sums": long_cases, "bytes": byte_cases,
+    "one row": row_cases, "long sums": long_cases, "bytes": byte_cases, "half weights": half_cases,
 }  # fmt: skip

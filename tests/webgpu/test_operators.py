@@ -32,7 +32,7 @@ async def test_like_numpy(gpu_provider: WebGpuProvider, family: str, case: Case)
 WITH_SHARED_MEMORY = [
     "matmul", "conv", "reduction", "rows", "norms", "losses", "attention", "heads", "grouped heads", "known weights",
     "known products", "recurrent", "one row", "long sums", "updates", "long",
-    "bytes",
+    "bytes", "half weights",
 ]  # fmt: skip
 """Families whose kernels differ between software adapters and real GPUs."""
 
@@ -82,6 +82,17 @@ async def test_low_limits(modest_provider: WebGpuProvider, family: str):
 async def test_a_dispatch_beyond_a_dimension_of_workgroups(gpu_provider: WebGpuProvider):
     """65,535 workgroups of 64 are 4,194,240 elements: one more goes to a second row."""
     await check(gpu_provider, Case("Relu", [random(4_194_240 + 65)]))
+
+
+async def test_float16_weights_take_two_bytes(hardware_provider: WebGpuProvider):
+    if not hardware_provider.device.target.half:
+        pytest.skip("the adapter has no f16 in shaders")
+    w = random(64, 48).astype(np.float16)
+    case = Case("MatMul", [random(3, 64).astype(np.float16), w], {}, (1,))
+    before = hardware_provider.weights.nbytes
+    executable = hardware_provider.compile(segment_of([step_of(case, expected(case))], ["out0"]))
+    assert hardware_provider.weights.nbytes - before == w.nbytes
+    executable.close()
 
 
 def reason(provider: WebGpuProvider, case: Case) -> str:

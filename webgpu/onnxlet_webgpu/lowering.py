@@ -79,12 +79,14 @@ class Target:
 class Derived:
     """A constant made from another when it is uploaded (a weight in the order a kernel wants, a narrowed index).
 
-    `tag` tells apart what is made from one source; equal tags must mean equal results.
+    `tag` tells apart what is made from one source; equal tags must mean equal results. Where it is `half`, float16 is
+    kept in 16 bits.
     """
 
     sources: tuple[str, ...]
     tag: str
     make: Callable[..., np.ndarray]
+    half: bool = False
 
 
 @dataclass(slots=True)
@@ -209,11 +211,11 @@ class Lowering:
     def is_constant(self, index: int) -> bool:
         return self.has_input(index) and self.step.node.inputs[index] in self.step.constants
 
-    def derive(self, sources: tuple[int, ...], tag: str, make: Callable[..., np.ndarray]) -> str:
-        """The name of a constant that `make` computes from the constant inputs `sources`."""
+    def derive(self, sources: tuple[int, ...], tag: str, make: Callable[..., np.ndarray], half: bool = False) -> str:
+        """The name of a constant that `make` computes from the constant inputs `sources`; in 16 bits if `half`."""
         names = tuple(self.step.node.inputs[i] for i in sources)
         name = f"{' '.join(names)}\0{tag}"
-        self.derived[name] = Derived(names, tag, make)
+        self.derived[name] = Derived(names, tag, make, half)
         return name
 
     def table(self, tag: str, values: np.ndarray) -> str:

@@ -283,7 +283,8 @@ class Weights:
                 self.device.write_tensor(buffer, sources[0])
             else:
                 values = [widened(t.numpy()) for t in sources]
-                array = stored(values[0] if rule is None else rule.make(*values))
+                array = values[0] if rule is None else rule.make(*values)
+                array = array.astype(np.float16) if rule is not None and rule.half else stored(array)
                 buffer = self._new(array.nbytes)
                 self.device.write(buffer, array)
             weight = self.held[key] = Weight(buffer, sources)

@@ -54,7 +54,7 @@ def element_of(dtype: np.dtype) -> str:
 
 def width_of(element: str) -> int:
     """Bytes of a WGSL type: a number, or a vector of numbers."""
-    return int(element[3]) * 4 if element.startswith("vec") else 4
+    return (int(element[3]) if element.startswith("vec") else 1) * (2 if "f16" in element else 4)
 
 
 def stored_bytes(type_: TensorType) -> int:

@@ -126,9 +126,9 @@ def registers_kernel(p: Product, out: Tensor, title: str, limit: int) -> Kernel:
         for v in range(vectors):
             if b_vector:
                 place = f"b{v}" if s == 0 else f"b{v} + {s * p.b.row_stride // 4}u"
-                lines.append(f"    let q{s}{v} = b[{place}];")
+                lines.append(f"    let q{s}{v} = vec4<f32>(b[{place}]);")
             else:
-                parts = [f"b[b{4 * v + c} + {s * p.b.row_stride}u]" for c in range(4)]
+                parts = [f"f32(b[b{4 * v + c} + {s * p.b.row_stride}u])" for c in range(4)]
                 lines.append(f"    let q{s}{v} = vec4<f32>({', '.join(parts)});")
         for r in range(rows):
             factor = f"p{r}.{'xyzw'[s]}" if a_vector else f"p{r}"
@@ -182,7 +182,7 @@ def matrix_load(name: str, matrix: Matrix) -> str:
     place = _place("base", ("row", matrix.row_stride), ("column", matrix.column_stride))
     return (
         f"fn load_{name}(batch: u32, row: u32, column: u32) -> f32 {{\n"
-        f"    let base = {matrix.base};\n    return {name}[{place}];\n}}"
+        f"    let base = {matrix.base};\n    return f32({name}[{place}]);\n}}"
     )
 
 
@@ -298,12 +298,14 @@ def emit_matmul(
     if k != b.rows:
         n.refuse("its inner dimensions differ")
     right = b.matrix
-    if n.is_constant(1) and not b.batch and (trans_b or columns % 4) and columns > 4:
+    half = n.target.half and not n.target.software and b.tensor.dtype == np.float16
+    if n.is_constant(1) and not b.batch and (trans_b or columns % 4 or half) and columns > 4:
         # Lay a weight out once so that four columns are one vec4.
         width = columns + -columns % 4
-        tag = f"columns{'T' if trans_b else ''}"
+        tag = f"columns{'T' if trans_b else ''}{' half' if half else ''}"
         make: Callable[..., Any] = (lambda w: padded_columns(w.T)) if trans_b else padded_columns
-        right = Matrix(n.derive((1,), tag, make), k * width, width, 1)
+        element = "f16" if half else "f32"
+        right = Matrix(n.derive((1,), tag, make, half), k * width, width, 1, element=element)
     a_batch = a.batch
     if not b.batch and not trans_a and not rows_first[0]:
         m, a_batch = m * prod(a_batch), ()

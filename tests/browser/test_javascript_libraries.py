@@ -15,6 +15,7 @@ from tests.browser.harness import Chromium
 from tests.browser.transformer_models import folders
 from tests.conftest import missing
 from tests.core.models import model, node
+from tests.pretrained import MODELS
 from tests.readme import ADDRESS, block
 
 
@@ -132,14 +133,18 @@ InferenceSession.prototype.run = async function (feeds, ...rest) {
 """
 
 
+def symbol_lines() -> str:
+    """The two lines of the documentation that import transformers.js onto onnxlet."""
+    lines = block("transformers.js", "js", "docs/javascript.md").replace(ADDRESS, "").splitlines()
+    assert "device: 'auto'" in lines[2]
+    return "\n".join(lines[:2]).replace("{ pipeline }", "{ pipeline, env }").replace("'/tr", "'/blobs/tr")
+
+
 def test_pipelines_of_transformers_js(chromium: Chromium, libraries: None) -> None:
     """The same numbers and text as with its own runtime: by one line before the import, or by an import map."""
-    lines = block("transformers.js", "js", "docs/javascript.md").replace(ADDRESS, "").splitlines()
-    symbol = "\n".join(lines[:2]).replace("{ pipeline }", "{ pipeline, env }").replace("'/tr", "'/blobs/tr")
-    assert "device: 'auto'" in lines[2]
     expected = evaluate(chromium, THEIRS + PIPELINES + "return answer;", {})
     ways = {
-        "symbol": evaluate(chromium, symbol + PIPELINES + "return answer;", {"device": "auto"}),
+        "symbol": evaluate(chromium, symbol_lines() + PIPELINES + "return answer;", {"device": "auto"}),
         "import map": evaluate(chromium, IMPORT_MAP + PIPELINES + "return answer;", {}),
         "webgpu": evaluate(
             chromium, WATCHED + IMPORT_MAP + PIPELINES + "return {...answer, seen: [...seen]};", {"device": "webgpu"}
@@ -156,3 +161,29 @@ def test_pipelines_of_transformers_js(chromium: Chromium, libraries: None) -> No
     # The cache stays on the GPU from step to step; what the page looks at is read back.
     seen = set(ways["webgpu"]["seen"])
     assert {"feed past_key_values.0.key gpu-buffer", "result present.0.value gpu-buffer", "result logits cpu"} <= seen
+
+
+EMBEDDINGS = """
+env.allowLocalModels = true;
+env.allowRemoteModels = false;
+env.localModelPath = '/blobs/hub/';
+const extract = await pipeline('feature-extraction', 'minilm', {dtype: 'fp32', ...a});
+const texts = ['The little cat sees a fish under the warm river', 'an old dog likes the small purple bird'];
+const {dims, data} = await extract(texts, {pooling: 'mean', normalize: true});
+return [dims, [...data]];
+"""
+
+
+def test_a_pretrained_model_under_transformers_js(chromium: Chromium, libraries: None) -> None:
+    """MiniLM with weights of 8 bits, whose words are those of the small encoder: embeddings as its own runtime's."""
+    contents = chromium.blobs.contents
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        contents[f"hub/minilm/{name}"] = contents[f"hub/encoder/{name}"]
+    contents["hub/minilm/onnx/model.onnx"] = MODELS["minilm_int8"].path()
+    dims, data = evaluate(chromium, symbol_lines() + EMBEDDINGS, {"device": "auto"})
+    their_dims, theirs = evaluate(chromium, THEIRS + EMBEDDINGS, {})
+    assert dims == their_dims == [2, 384]
+    # Activations are rounded to 8 bits on the way, and a sum that ends up on the other side of a step moves them.
+    np.testing.assert_allclose(data, theirs, atol=0.01)
+    cosines = (np.reshape(data, dims) * np.reshape(theirs, dims)).sum(1)
+    assert cosines.min() > 0.999

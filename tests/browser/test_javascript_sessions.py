@@ -50,10 +50,10 @@ def counter() -> list[int]:
         node("Add", ["state", "x"], ["moved"]),
         node("MatMul", ["moved", "w"], ["next"]),
         node("ReduceMax", ["next"], ["top"], keepdims=0),
-        node("Shape", ["next"], ["shape"]),
+        node("Shape", ["next"], ["0"]),
     ]
     inputs = [("state", FLOAT, [2, 2]), ("x", FLOAT, [2, 2])]
-    outputs = [("next", FLOAT, [2, 2]), ("top", FLOAT, []), ("shape", INT64, [2])]
+    outputs = [("next", FLOAT, [2, 2]), ("top", FLOAT, []), ("0", INT64, [2])]
     return list(model(nodes, inputs, outputs, weights).SerializeToString())
 
 
@@ -217,6 +217,9 @@ def test_outputs_stay_on_the_gpu(chromium: Chromium) -> None:
         const foreign = await caught(session.run({state: feed, x}));
         const plain = await InferenceSession.create(new Uint8Array(a), {preferredOutputLocation: 'gpu-buffer'});
         const host = await plain.run({state: x, x});
+        const everything = {...options, preferredOutputLocation: 'gpu-buffer'};
+        const all = await InferenceSession.create(new Uint8Array(a), everything);
+        const places = Object.values(await all.run({state: x, x})).map(({location}) => location);
         await other.release();
         const lost = [...(await states[2].getData(true))];
         shutdown();
@@ -224,7 +227,7 @@ def test_outputs_stay_on_the_gpu(chromium: Chromium) -> None:
         const again = await InferenceSession.create(new Uint8Array(a), options);
         const old = await caught(again.run({state, x: states[1]}));
         return {seen, tops, missing, buffer, reshaped, late, next: [next.location, [...next.data]], foreign,
-                host: [host.next.location, host.top.data[0]], lost, ended, old};
+                host: [host.next.location, host.top.data[0]], lost, ended, old, places};
         """,
         counter(),
     )
@@ -244,6 +247,7 @@ def test_outputs_stay_on_the_gpu(chromium: Chromium) -> None:
     assert given["next"] == ["cpu", states[3].ravel().tolist()]
     assert "env.worker = false" in given["foreign"][2]
     assert given["host"] == ["cpu", 8]
+    assert given["places"] == ["gpu-buffer"] * 3
     assert given["lost"] == states[2].ravel().tolist()
     assert given["ended"][:2] == ["WorkerError", "WORKER_FAILED"]
     assert given["old"][0] == "FeedError"
@@ -285,7 +289,7 @@ def test_gpu_buffers_where_python_runs_in_the_page(chromium: Chromium) -> None:
         const plain = await InferenceSession.create(new Uint8Array(a));
         const answer = {
           early, bad, read, again: [...(await third.next.getData())], top: [...(await second.top.getData())],
-          shape: [second.shape.location, [...(await second.shape.getData())].map(Number)],
+          shape: [second[0].location, [...(await second[0].getData())].map(Number)],
           same: (await env.webgpu.device) === device, host: [...(await plain.run({state: state, x: state})).next.data],
           refused: [await caught(session.run({state, x: tiny})), await caught(session.run({state, x: closed})),
                     await caught(session.run({state, x: bytes})), await caught(plain.run({state, x}))],
@@ -307,7 +311,7 @@ def test_gpu_buffers_where_python_runs_in_the_page(chromium: Chromium) -> None:
     assert given["read"] == second.ravel().tolist()
     assert given["top"] == [second.max()]
     assert given["again"] == [6, 5, 8, 7]
-    assert given["shape"][1] == [2, 2]
+    assert given["shape"] == ["gpu-buffer", [2, 2]]
     assert given["same"]
     assert given["host"] == [0, 0, 0, 0]
     small, closed, other, host = (row[2] for row in given["refused"])
@@ -317,6 +321,39 @@ def test_gpu_buffers_where_python_runs_in_the_page(chromium: Chromium) -> None:
     assert "no 'webgpu'" in host
     assert "download" in given["download"][2]
     assert given["alive"]
+
+
+def test_the_device_that_sessions_in_the_page_share(chromium: Chromium) -> None:
+    """With `env.worker = false`: made of the page's adapter, known to the page, and made anew when it is lost."""
+    given = evaluate(
+        chromium,
+        """
+        env.worker = false;
+        env.webgpu.adapter = await navigator.gpu.requestAdapter();
+        const options = {executionProviders: ['webgpu'], preferredOutputLocation: {next: 'gpu-buffer'}};
+        const x = new Tensor('float32', [1, 2, 3, 4], [2, 2]);
+        const session = await InferenceSession.create(new Uint8Array(a), options);
+        const {next} = await session.run({state: x, x});
+        const device = await env.webgpu.device;
+        const staging = device.createBuffer({size: 16, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST});
+        const encoder = device.createCommandEncoder();
+        encoder.copyBufferToBuffer(next.gpuBuffer, 0, staging, 0, 16);
+        device.queue.submit([encoder.finish()]);
+        await staging.mapAsync(GPUMapMode.READ);
+        const read = [...new Float32Array(staging.getMappedRange())];
+        const size = ({limits}) => limits.maxStorageBufferBindingSize;
+        const limits = size(device) === size(env.webgpu.adapter);
+        env.webgpu.adapter = undefined; // an adapter makes one device
+        device.destroy();
+        await device.lost;
+        const again = await InferenceSession.create(new Uint8Array(a), options);
+        const other = await again.run({state: x, x});
+        const data = [...(await other.next.getData())];
+        return {read, limits, data, changed: (await env.webgpu.device) !== device};
+        """,
+        counter(),
+    )
+    assert given == {"read": [4, 2, 8, 6], "limits": True, "data": [4, 2, 8, 6], "changed": True}
 
 
 def test_loading_can_be_watched_and_ended(chromium: Chromium) -> None:
@@ -414,6 +451,8 @@ def test_options_reach_the_engine(chromium: Chromium) -> None:
         const second = await session.endProfiling();
         const strict = {executionProviders: ['webgpu'], extra: {session: {disable_cpu_ep_fallback: true}}};
         const alone = await InferenceSession.create(text, strict);
+        const auto = await InferenceSession.create(sums, {executionProviders: ['auto']});
+        const {sum} = await auto.run({x: pair, y: pair});
         const counts = [];
         for (const graphOptimizationLevel of ['disabled', 'all']) {
           const one = await InferenceSession.create(chain, {graphOptimizationLevel});
@@ -422,7 +461,7 @@ def test_options_reach_the_engine(chromium: Chromium) -> None:
         }
         return {
           shapes, refused, first: first.map(({name}) => name), none, second: second.map(({cat}) => cat),
-          fallback: await caught(alone.run({x: new Tensor(['a'])})), counts,
+          fallback: await caught(alone.run({x: new Tensor(['a'])})), counts, sum: [...sum.data],
         };
         """,
         [sums(), list(text.SerializeToString()), list(chain.SerializeToString())],
@@ -434,3 +473,4 @@ def test_options_reach_the_engine(chromium: Chromium) -> None:
     assert {"Session", "Node"} <= set(given["second"])
     assert given["fallback"][:2] == ["ProviderError", "EP_FAIL"]
     assert given["counts"] == [3, 1]
+    assert given["sum"] == [2, 4]

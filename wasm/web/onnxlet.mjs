@@ -100,7 +100,11 @@ class Link {
       signal?.addEventListener('abort', abort, { once: true });
       const done = () => signal?.removeEventListener('abort', abort);
       this.calls.set(id, { resolve, reject, progress, done });
-      this.send(id, method, args, transfer);
+      try {
+        this.send(id, method, args, transfer);
+      } catch (error) {
+        this.receive({ id, error: { name: 'TypeError', message: `an argument can't be sent to the worker: ${error.message}` } });
+      }
     });
   }
 
@@ -167,8 +171,8 @@ class Local extends Link {
     const control = new AbortController();
     this.running.set(id, control);
     const progress = (stage, done, total) => this.receive({ id, progress: { stage, done, total: total ?? null } });
-    if (!this.host) await this.arrival;
-    await this.host.call(method, args, progress, control.signal).then(
+    if (!this.host) await this.arrival.catch(() => {});
+    await this.host?.call(method, args, progress, control.signal).then(
       (answer) => this.receive({ id, ...answer }),
       (error) => this.receive({ id, error: { name: 'WorkerError', message: String(error.message ?? error) } }),
     );
@@ -242,7 +246,8 @@ export class InferenceSession {
     if (gpu) await chooseDevice(gpu, from);
     const transfer = [];
     if (source instanceof Uint8Array) source = owned(source, from, transfer);
-    const args = [source, settings, externalData.map(externalFile)];
+    const files = externalData.map((file) => externalFile(file, from, transfer));
+    const args = [source, settings, files];
     return new this(from, await from.call('create', args, { progress, signal, transfer }), locations);
   }
 
@@ -275,10 +280,13 @@ export class InferenceSession {
     const names = Object.keys(targets).length ? Object.keys(targets) : this.outputNames;
     const transfer = [];
     const given = Object.entries(feeds).map(([name, tensor]) => fed(name, tensor, this.link, transfer));
-    const kept = names.map((name) => (this.locations[name] ?? this.locations) === 'gpu-buffer' && !targets[name]);
+    const { locations } = this;
+    const stays = (name) => (typeof locations === 'string' ? locations : locations[name]) === 'gpu-buffer';
+    const kept = names.map((name) => stays(name) && !targets[name]);
     const outputs = await this.link.call('run', [this.id, given, names, kept], { signal: options?.signal, transfer });
     return Object.fromEntries(outputs.map((o) => [o.name, received(o, this.link, targets[o.name])]));
   }
+
   /** Where each node ran and why: `{counts, calls, absent, nodes: [{node, operator, provider, reason, …}]}`. */
   async explain() {
     return JSON.parse(await this.link.call('explain', [this.id]));
@@ -364,10 +372,11 @@ function owned(view, from, transfer) {
 }
 
 /** A file of external data, as Python takes it. */
-function externalFile(file) {
+function externalFile(file, to, transfer) {
   const { path, data } = typeof file === 'string' ? { path: file.split('/').pop(), data: file } : file;
   if (typeof path !== 'string') throw wrong(TypeError, 'a file of external data is {path, data} or an address');
-  return { path, data: typeof data === 'string' || data instanceof URL ? absolute(String(data)) : data };
+  if (typeof data === 'string' || data instanceof URL) return { path, data: absolute(String(data)) };
+  return { path, data: data instanceof Uint8Array && to instanceof Remote ? owned(data, to, transfer) : data };
 }
 
 /** An input, as Python takes it. */

@@ -29,7 +29,7 @@
 #define PIECE_COLUMNS 16
 INLINE word piece_rows(word rows, word columns) {
     const word most = min_word(96, 12 * div_up(columns, PIECE_COLUMNS));
-    return div_up(div_up(rows, div_up(rows, most)), 12) * 12;
+    return div_up(div_up(rows, div_up(rows, most)), 4) * 4;
 }
 INLINE word count_pieces(word rows, word columns) {
     return div_up(rows, piece_rows(rows, columns)) * div_up(columns, PIECE_COLUMNS);

@@ -32,8 +32,9 @@ FOLDED = frozenset(
 )  # fmt: skip
 """Operators that are applied to weights."""
 
-COPY_GRAIN = 16384
-"""Elements whose copy is worth a thread."""
+COPY_GRAIN = 1 << 17
+"""Elements whose copy is worth a thread. Fewer lie in a processor's second cache; to fetch them from another's takes
+longer than to move them."""
 
 
 class Buffer:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import onnxlet_webgpu.operators  # noqa: F401  (fills the table of lowerings)
 from onnxlet import InferenceSession, ProviderError, SessionOptions
+from onnxlet.execution.placement import HEAVY
+from onnxlet_webgpu.lowering import _LOWERINGS
 from onnxlet_webgpu.provider import WebGpuProvider
 from tests.core.models import FLOAT, model, node
 from tests.webgpu.cases import random
@@ -49,3 +52,11 @@ def test_the_cpu_is_never_a_fall_back_of_itself():
     made = model([node("NonZero", ["x"], ["n"])], [("x", FLOAT, [None])], [("n", 7, [1, None])], opset=21)
     with InferenceSession(made, strict()) as session:
         np.testing.assert_array_equal(session.run(None, {"x": np.array([0, 1, 2], np.float32)})[0], [[1, 2]])
+
+
+def test_all_products_and_convolutions_are_worth_a_trip_to_the_device():
+    """An operator with a kernel that is missing in the table of heavy ones would never get there by itself."""
+    words = ("Conv", "MatMul", "Gemm", "Attention", "LSTM", "GRU", "RNN")
+    heavy = {name for _, name in _LOWERINGS if any(word in name for word in words)}
+    assert len(heavy) > 20
+    assert heavy <= HEAVY

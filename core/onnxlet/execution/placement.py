@@ -18,9 +18,11 @@ NUMPY = "NumPy"
 
 HEAVY = frozenset(
     {
-        "Conv", "FusedConv", "ConvTranspose", "MatMul", "Gemm", "FusedMatMul", "FusedGemm", "MatMulInteger",
-        "MatMulNBits", "ConvInteger", "QLinearConv", "QLinearMatMul", "Attention", "MultiHeadAttention",
-        "FusedAttention", "GroupQueryAttention", "LSTM", "GRU", "RNN", "Einsum",
+        "Conv", "FusedConv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "CausalConvWithState",
+        "MatMul", "FusedMatMul", "TransposeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
+        "QLinearMatMul", "MatMulNBits", "Gemm", "FusedGemm", "QGemm", "Einsum", "Attention", "MultiHeadAttention",
+        "FusedAttention", "FlexAttention", "LinearAttention", "GroupQueryAttention", "LSTM", "GRU", "RNN", "DFT",
+        "STFT",
     }
 )  # fmt: skip
 """Operators that are worth a trip to a device of its own."""

@@ -447,3 +447,22 @@ def test_overlapping_runs(session: InferenceSession):
         await asyncio.gather(*(chain(seed) for seed in range(3, 7)))
 
     asyncio.run(go())
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_light_operators_are_worth_it_where_their_result_stays(gpu_provider: WebGpuProvider, stays: bool):
+    """Alone, a sum and a hyperbolic tangent are not worth the way to the device and back."""
+    nodes = [node("Add", ["x", "h"], ["c"]), node("Tanh", ["c"], ["h2"])]
+    made = model(nodes, [("x", FLOAT, [2, 6]), ("h", FLOAT, [2, 6])], [("h2", FLOAT, [2, 6])], opset=17)
+    x, h = random(2, 6), random(2, 6, seed=1)
+    with InferenceSession(made, providers=["webgpu", "cpu"]) as session:
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", x)
+        binding.bind_ortvalue_input("h", OrtValue.ortvalue_from_numpy(h, "webgpu"))
+        binding.bind_output("h2", "webgpu" if stays else "cpu")
+        session.run_with_iobinding(binding)
+        (state,) = binding.get_outputs()
+        np.testing.assert_allclose(state.numpy(), np.tanh(x + h), rtol=1e-5)
+        used = {row.provider for row in session.explain().rows}
+        assert used == {"WebGpuExecutionProvider" if stays else "CPUExecutionProvider"}
+        assert state.device_name() == ("webgpu" if stays else "cpu")

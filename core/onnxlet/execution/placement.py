@@ -100,6 +100,7 @@ def demote_islands(
     reads: Sequence[Sequence[str]],
     writes: Sequence[Sequence[str]],
     kept: Collection[str],
+    staying: Collection[str],
     sizes: Mapping[str, int],
     cpu: Sequence[Provider],
 ) -> bool:
@@ -107,11 +108,13 @@ def demote_islands(
 
     A device is any provider that is not in `cpu`. Steps of it that hand each other values are an island if none of them
     is heavy. A light step beside one on the CPU is moved if that saves copies. `kept` are values that are wanted on the
-    host, `sizes` the bytes of values that are not constants. Returns whether anything moved.
+    host, `staying` those that the caller wants on the device (what makes them counts as heavy), `sizes` the bytes of
+    values that are not constants. Returns whether anything moved.
     """
     device = [p.provider if p.provider is not None and p.provider not in cpu else None for p in placements]
     if not any(device):
         return False
+    heavy = [s.node.op_type in HEAVY or not w.isdisjoint(staying) for s, w in zip(steps, map(set, writes), strict=True)]
     makers = {name: i for i, names in enumerate(writes) for name in names}
     readers: dict[str, set[int]] = {}
     for i, names in enumerate(reads):
@@ -141,13 +144,13 @@ def demote_islands(
 
     moved = False
     for island in _islands(device, beside):
-        if not any(steps[i].node.op_type in HEAVY for i in island):
+        if not any(heavy[i] for i in island):
             moved = True
             for i in island:
                 demote(i, "no heavy operator nearby: not worth the copies")
     waiting = {j for i, there in enumerate(device) if there is None for j in beside[i]}
     while waiting:
-        group = _saving(waiting.pop(), steps, device, reads, writes, makers, sizes, cost)
+        group = _saving(waiting.pop(), heavy, device, reads, writes, makers, sizes, cost)
         for i in group:
             moved = True
             demote(i, "beside an operator on the CPU: not worth the copies")
@@ -157,7 +160,7 @@ def demote_islands(
 
 def _saving(
     start: int,
-    steps: Sequence[Step],
+    heavy: Sequence[bool],
     device: list[Provider | None],
     reads: Sequence[Sequence[str]],
     writes: Sequence[Sequence[str]],
@@ -171,7 +174,7 @@ def _saving(
     before = after = 0
     while near and len(group) < LOOKED_BACK and (not group or after >= before):
         i = near.pop(0)
-        if device[i] is not there or there is None or steps[i].node.op_type in HEAVY:
+        if device[i] is not there or there is None or heavy[i]:
             continue
         group.append(i)
         values = {name for j in group for name in (*reads[j], *writes[j])}

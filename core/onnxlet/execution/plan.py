@@ -345,7 +345,7 @@ def _schedule(
     sizes = {name: t.nbytes if isinstance(t, TensorType) and t.concrete else 0 for name, t in known.items()}
     if alone:
         refuse_others(steps, placements, alone, len(deferred))
-    elif demote_islands(steps, placements, reads, writes, kept - staying, sizes, cpu):
+    elif demote_islands(steps, placements, reads, writes, kept - staying, staying, sizes, cpu):
         segments = order(dependencies, placements)
 
     read_by: dict[str, set[int]] = {}

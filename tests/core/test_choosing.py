@@ -18,6 +18,7 @@ from onnxlet_wasm.provider import KernelProvider
 from onnxlet_webgpu import provider as webgpu
 from tests.core.devices import PretendedDevice, pretend
 from tests.core.models import FLOAT, model, node
+from tests.readme import block
 
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
 X = np.array([[1, -2]], np.float32)
@@ -240,3 +241,11 @@ def test_new_providers_choose_anew(device: Device) -> None:
         assert session.explain().choice is None
         check(session)
         assert session.get_providers() == [WEBGPU, CPU]
+
+
+def test_the_example_of_the_documentation(device: Device, capsys: pytest.CaptureFixture[str]) -> None:
+    code = block("The faster of the two", "python", "docs/webgpu.md")
+    exec(compile(code, "docs/webgpu.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("['WebGpuExecutionProvider', 'CPUExecutionProvider'] Choice(provider='WebGpu")
+    assert "a run took 1 ms on WebGpuExecutionProvider, 2 ms on CPUExecutionProvider" in printed

@@ -45,13 +45,49 @@ def long_cases() -> Iterator[Case]:
     yield Case("MatMul", [random(2048).astype(np.float16), random(2048, 3).astype(np.float16)], rtol=2e-3, atol=5e-2)
 
 
+def random_bytes(*shape: int, signed: bool, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8 if signed else np.uint8)
+
+
+def byte_window_cases() -> Iterator[Case]:
+    """Convolutions of bytes whose sums are beyond what floats hold exactly, or whose weights are fed."""
+    for channels, filters, group, kernel in ((8, 9, 1, (3, 3)), (7, 5, 1, (2, 1)), (12, 6, 2, (3, 3)), (4, 3, 1, (3,)),
+                                             (5, 3, 1, (2, 2, 2))):  # fmt: skip
+        size = (2, channels, *(7, 6, 4)[: len(kernel)])
+        for signs in ((False, False), (False, True), (True, True)):
+            x = random_bytes(*size, signed=signs[0])
+            w = random_bytes(filters, channels // group, *kernel, signed=signs[1], seed=1)
+            x_zero, w_zero = random_bytes(signed=signs[0], seed=2), random_bytes(filters, signed=signs[1], seed=3)
+            more = {
+                "pads": [1] * len(kernel) + [0] * len(kernel),
+                "group": group,
+                "strides": [2] + [1] * (len(kernel) - 1),
+            }
+            for zeros in ((), (x_zero,), (None, w_zero), (x_zero, w_zero), (x_zero, w_zero[0])):
+                note = f"{x.dtype} {w.dtype} {[z is not None for z in zeros]}"
+                yield Case("ConvInteger", [x, w, *zeros], more, version=10, note=note)
+    x, w = random_bytes(1, 64, 6, 6, signed=False), random_bytes(5, 64, 5, 5, signed=True, seed=1)
+    zeros = np.array(7, np.uint8), random_bytes(5, signed=True, seed=3)
+    more = {"pads": [2] * 4, "dilations": [1, 2]}
+    yield Case("ConvInteger", [x, w * 0 + 127, *zeros], more, (1, 3), version=10, note="large")
+    one = np.array(0.01, np.float32)
+    given = [
+        x,
+        one,
+        zeros[0],
+        w,
+        np.full(5, 0.02, np.float32),
+        zeros[1],
+        np.array(9, np.float32),
+        np.array(3, np.uint8),
+    ]
+    for constants in ((), (3, 5, 8)):
+        yield Case("QLinearConv", [*given, np.arange(5, dtype=np.int32) * 9999], more, constants, version=10, rtol=0,
+                   atol=1, note=f"{constants}")  # fmt: skip
+
+
 def byte_cases() -> Iterator[Case]:
     """Products of bytes of both kinds, with and without zero points of both kinds, known and fed."""
-
-    def random_bytes(*shape: int, signed: bool, seed: int = 0) -> np.ndarray:
-        rng = np.random.default_rng(seed)
-        return rng.integers(-128, 128, shape).astype(np.int8 if signed else np.uint8)
-
     for a, b in (((9, 7), (7, 5)), ((1, 32), (32, 9)), ((3, 1, 2, 10), (2, 10, 4))):
         for signs in ((False, False), (False, True), (True, False), (True, True)):
             x, w = random_bytes(*a, signed=signs[0]), random_bytes(*b, signed=signs[1], seed=1)
@@ -89,5 +125,9 @@ def half_cases() -> Iterator[Case]:
 
 
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
-    "one row": row_cases, "long sums": long_cases, "bytes": byte_cases, "half weights": half_cases,
-}  # fmt: skip
+    "one row": row_cases,
+    "long sums": long_cases,
+    "bytes": byte_cases,
+    "byte windows": byte_window_cases,
+    "half weights": half_cases,
+}

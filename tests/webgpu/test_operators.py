@@ -32,7 +32,7 @@ async def test_like_numpy(gpu_provider: WebGpuProvider, family: str, case: Case)
 WITH_SHARED_MEMORY = [
     "matmul", "conv", "reduction", "rows", "norms", "losses", "attention", "heads", "grouped heads", "known weights",
     "known products", "recurrent", "one row", "long sums", "updates", "long",
-    "bytes", "half weights",
+    "bytes", "half weights", "byte windows",
 ]  # fmt: skip
 """Families whose kernels differ between software adapters and real GPUs."""
 

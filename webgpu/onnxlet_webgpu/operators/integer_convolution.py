@@ -1,7 +1,8 @@
 """ConvInteger and QLinearConv.
 
 Floats hold whole numbers up to 2 ** 24 exactly: where the weights are known, and no sum of products can be greater than
-that, the kernels for floats compute the same. Otherwise sums are kept in i32, element by element.
+that, the kernels for floats compute the same. Otherwise sums are kept in i32: of four channels at once, or element by
+element.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ..kernel import Operand
 from ..lowering import MICROSOFT, Lowering, Tensor, lowering
 from .convolution import Filters, emit_convolution
 from .direct import emit_direct
+from .packed_convolution import emit_packed_convolution
 from .quantization import EXACT, emit_requantized
 from .windows import window
 
@@ -46,7 +48,9 @@ def emit_integer_convolution(
     and the zero points."""
     if not _exact(n, x, weights, zeros):
         g = window(n, x.shape[2:], n.attribute("kernel_shape") or w.shape[2:], out.shape[2:])
-        emit_direct(n, x, w, out, g, zeros)
+        small = x.dtype.itemsize == 1 and w.dtype.itemsize == 1
+        if not small or not emit_packed_convolution(n, x, w, weights, zeros, out, g):
+            emit_direct(n, x, w, out, g, zeros)
         return
     sources = (weights, zeros[1]) if n.has_input(zeros[1]) else (weights,)
     floats = n.temporary("floats", x.shape)

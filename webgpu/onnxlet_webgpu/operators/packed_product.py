@@ -35,7 +35,7 @@ def emit_packed(
     a_words, a_sum = _rows(n, a, words)
     b_words, b_sum = _columns(n, b, transposed, columns, width, words)
     offsets = [128 if t.dtype.kind == "u" else 0 for t in (a, b)]
-    factors = [_zero(zero, offset) for zero, offset in zip(zeros, offsets, strict=True)]
+    factors = [zero_factor(zero, offset) for zero, offset in zip(zeros, offsets, strict=True)]
     sums = [
         a_sum() if factors[1] is not None else None,
         b_sum() if factors[0] is not None else None,
@@ -65,10 +65,10 @@ def emit_packed(
     reads = [a_words.binding("a"), b_words.binding("b", 4)]
     body, groups = single_body("\n".join(lines), f"{count}u"), single_groups(count, n.target.max_groups)
     n.emit(Kernel(n.title(a, b, note="of packed bytes"), reads, out.value, out.shape, "i32", body, groups))
-    _correct(n, out, factors, sums, k)
+    correct(n, factors, sums, k)
 
 
-def _zero(zero: tuple[Tensor, tuple[int, ...]] | None, offset: int) -> tuple[list[Operand], str] | None:
+def zero_factor(zero: tuple[Tensor, tuple[int, ...]] | None, offset: int) -> tuple[list[Operand], str] | None:
     """A zero point less its offset, as operands and text of them; `None` if it is 0."""
     if zero is None:
         return ([], f"({-offset})") if offset else None
@@ -76,8 +76,8 @@ def _zero(zero: tuple[Tensor, tuple[int, ...]] | None, offset: int) -> tuple[lis
     return [Operand(t.value, shape, t.element)], f"(i32(@) - {offset})"
 
 
-def _correct(
-    n: Lowering, out: Tensor, factors: list[tuple[list[Operand], str] | None], sums: list[Operand | None], depth: int
+def correct(
+    n: Lowering, factors: list[tuple[list[Operand], str] | None], sums: list[Operand | None], depth: int
 ) -> None:
     """Add to the store of the last kernel what zero points take away."""
     operands, texts = [n.chain()], []

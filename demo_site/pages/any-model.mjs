@@ -1,8 +1,10 @@
 // The second page: run any model on random inputs.
 
+import { chosenProviders, frame } from './demo.mjs';
 import { $, Python, acceptFiles, bytes, element, milliseconds, providerName, say, settle, showError, showNodes,
   showProgress } from './ui.mjs';
 
+frame();
 const python = new Python('any_model', showProgress);
 
 /** What automation looks at: null while working, then {inputs} after loading, {outputs, …} after a run, or {error}. */
@@ -17,8 +19,7 @@ async function load(file) {
   for (const id of ['#model', '#outputs', '#nodes']) $(id).hidden = true;
   try {
     say(`Reading ${file.name}, ${bytes(file.size)} …`);
-    const wanted = $('input[name=provider]:checked').value === 'webgpu' ? ['webgpu', 'cpu'] : ['cpu'];
-    const described = await python.call('load', new Uint8Array(await file.arrayBuffer()), wanted);
+    const described = await python.call('load', new Uint8Array(await file.arrayBuffer()), chosenProviders());
     current = file;
     $('#model-name').textContent = file.name;
     $('#model-facts').textContent = described.facts;

@@ -10,12 +10,12 @@ const STAGES = {
   session: 'Preparing the model',
 };
 
-/** Calls Python functions in a worker. */
+/** Calls functions of the last of some Python modules (their names, with commas between), in a worker. */
 export class Python {
-  constructor(module, onProgress) {
+  constructor(modules, onProgress) {
     this.calls = new Map();
     this.next = 1;
-    this.worker = new Worker(`./worker.mjs?module=${module}`, { type: 'module' });
+    this.worker = new Worker(`./worker.mjs?modules=${modules}`, { type: 'module' });
     this.worker.onmessage = ({ data }) => {
       if (data.progress) return onProgress(data.progress);
       if (data.fatal) return this.fail(data.fatal);

@@ -1,20 +1,19 @@
-// A worker that runs one of the demo's Python modules, named in its address: worker.mjs?module=file_types
+// A worker that runs one of the demo's Python modules, the last named in its address, and has those before it for that
+// one to import: worker.mjs?modules=wordpiece,search
 //
 // The page sends {id, method, args}; the answer is {id, result} (what the Python function returned, as JSON), or
 // {id, error: {name, message}}. Progress arrives as {progress: {stage, done, total}}.
 
 import { boot } from './onnxlet/boot.mjs';
 
-const name = new URL(self.location.href).searchParams.get('module');
+const names = new URL(self.location.href).searchParams.get('modules').split(',');
 const progress = (stage, done = 0, total = null) => postMessage({ progress: { stage, done, total: total ?? null } });
 
 async function start() {
-  const [python, source] = await Promise.all([
-    boot({}, progress),
-    fetch(new URL(`${name}.py`, self.location.href)).then((answer) => answer.text()),
-  ]);
-  python.FS.writeFile(`${name}.py`, source);
-  return python.pyimport(name);
+  const source = async (name) => (await fetch(new URL(`${name}.py`, self.location.href))).text();
+  const [python, ...sources] = await Promise.all([boot({}, progress), ...names.map(source)]);
+  names.forEach((name, i) => python.FS.writeFile(`${name}.py`, sources[i]));
+  return python.pyimport(names.at(-1));
 }
 
 const module = start();

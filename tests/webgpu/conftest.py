@@ -24,7 +24,7 @@ def gpu_provider() -> Iterator[WebGpuProvider]:
 @pytest.fixture(scope="session")
 def hardware_provider(gpu_provider: WebGpuProvider) -> Iterator[WebGpuProvider]:
     """The same, made to use the kernels for real GPUs, with shared memory and barriers."""
-    provider = create({"software": False})
+    provider = create({"software": False, "trial_milliseconds": 0})
     yield provider
     provider.close()
 
@@ -32,7 +32,7 @@ def hardware_provider(gpu_provider: WebGpuProvider) -> Iterator[WebGpuProvider]:
 @pytest.fixture(scope="session")
 def plain_provider(gpu_provider: WebGpuProvider) -> Iterator[WebGpuProvider]:
     """The same without anything that adapters need not have: subgroups, f16, products of packed integers."""
-    provider = create({"software": False, "subgroups": False, "half": False, "dots": False})
+    provider = create({"software": False, "trial_milliseconds": 0, "subgroups": False, "half": False, "dots": False})
     yield provider
     provider.close()
 

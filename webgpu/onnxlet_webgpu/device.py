@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -391,7 +391,8 @@ async def request_device(options: Mapping[str, Any]) -> Device:
     """A device on the adapter that suits the options.
 
     Options: `power_preference` ("high-performance" or "low-power"), `adapter` (a part of the adapter's name, on a
-    desktop), `software` (which kind of kernels to use) and the fields of `Target`, to use less than the device has.
+    desktop), `software` (which kind of kernels to use), `trial_milliseconds` (how long kernels may be tried out on a
+    desktop: 0 makes every choice the same everywhere) and the fields of `Target`, to use less than the device has.
     Raises `ProviderError` where there is no adapter.
     """
     module = wgpu_module()
@@ -406,7 +407,8 @@ async def request_device(options: Mapping[str, Any]) -> Device:
     except Exception as error:
         raise ProviderError(no_adapter(error)) from error
     limits = {key: adapter.limits[key] for key in LIMITS.values() if key in adapter.limits}
-    features = [name for name in FEATURES.values() if name in adapter.features]
+    wanted = [*FEATURES.values(), *(() if IN_BROWSER else ("timestamp-query",))]
+    features = [name for name in wanted if name in adapter.features]
     if IN_BROWSER:
         limits |= {
             key: adapter.limits[key]
@@ -416,7 +418,13 @@ async def request_device(options: Mapping[str, Any]) -> Device:
         handle = await adapter.request_device_async(required_features=features, required_limits=limits)
     else:
         handle = adapter.request_device_sync(required_features=features, required_limits=limits)
-    return Device(module, adapter, handle, options)
+    device = Device(module, adapter, handle, options)
+    if not IN_BROWSER:
+        from .desktop.trial import MILLISECONDS, choices
+
+        found = choices(device, float(options.get("trial_milliseconds", MILLISECONDS)))
+        device.target = replace(device.target, choices=found)
+    return device
 
 
 def desktop_adapter(module: Any, preference: str, name: str | None = None) -> Any:

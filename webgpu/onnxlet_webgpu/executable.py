@@ -46,6 +46,7 @@ class GpuExecutable:
                 self.index_limits.setdefault(name, []).append(limit)
         self.roots = {name: self.aliases.get(name, name) for name in segment.outputs if segment.types[name].size}
         self.kernels = fuse(kernels, set(self.roots.values()), device.target.max_bindings)
+        self.notes = {kernel.node: kernel.note for kernel in self.kernels if kernel.note}
         self.bindings: list[list[Binding]] = []
         self.pipelines: list[Pipeline] = []
         places: dict[str, int] = {}

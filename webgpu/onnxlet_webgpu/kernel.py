@@ -85,6 +85,8 @@ class Kernel:
     """Whether it writes all of its output, each element once."""
     node: str = ""
     """The label of the node that it belongs to."""
+    note: str = ""
+    """Why it is this kernel, where several would do."""
     exact: bool = False
     """Whether what it stores is of the output's type already: moved, or cut to it."""
     atomic: bool = False

@@ -67,6 +67,8 @@ class Target:
     """Whether they have `dot4I8Packed`."""
     max_steps: int = 0
     """Turns of loops that an invocation may make in all; 0 where that is not limited."""
+    choices: Mapping[str, tuple[str, str]] = field(default_factory=dict, hash=False)
+    """By class of shapes the variant of a kernel that a trial has found the fastest, and what it has measured."""
 
     @property
     def flat_groups(self) -> int:

@@ -412,6 +412,10 @@ def _schedule(
         if provider not in cpu:
             stage.copies += [sizes[name] for name in (*used, *made) if sizes[name] and name not in resident | left]
         stage.instructions.append(Compiled(compiled, provider, list(used), made, labels))
+        notes = getattr(compiled, "notes", {})
+        for node in (steps[i].node for i in segment):
+            if node.label in notes:
+                rows[node].reason = "; ".join(filter(None, (rows[node].reason, notes[node.label])))
     stage.rows = [rows[node] for node in looked_at if node in rows]
     _mark_dead(stage, kept)
     stage.entry = sorted(kept & {*entry_values, *(name for w in writes for name in w)})

@@ -48,29 +48,45 @@ def emit_product(n: Lowering, p: Product, out: Tensor, title: str) -> None:
     n.emit_flat(f"{title} sum of {pieces} pieces of {area}", [parts.binding("x")], "\n".join(lines), out)
 
 
-def _variant(p: Product, t: Target) -> str:
-    if t.software or t.max_invocations < 64:
-        return "registers"
-    if p.m == 1 and p.k >= 64:
-        return "vector"
-    if p.m * p.n < 64 * 16 or t.max_invocations < 256 or t.max_shared_bytes < TILED_BYTES:
-        return "registers"
-    return "tiled"
+def candidates(p: Product, t: Target) -> tuple[str, list[str]]:
+    """The class of a product's shapes, and the kernels that can compute it, first the one to take untried."""
+    row = p.m == 1 and p.k >= 64
+    if not t.software and row and t.max_invocations >= 64:
+        return "row", ["vector", "registers"]
+    fits = t.max_invocations >= 256 and t.max_shared_bytes >= TILED_BYTES
+    if not t.software and fits and p.m * p.n >= 64 * 16:
+        return "square", ["tiled", "registers"]
+    return "small", ["registers"]
 
 
-def _kernel(p: Product, out: Tensor, title: str, t: Target) -> Kernel:
-    variant = _variant(p, t)
-    if variant == "vector":
-        return vector_kernel(p, out, title, t)
-    if variant == "registers":
-        return registers_kernel(p, out, title, t.max_groups)
+def _variant(p: Product, t: Target) -> tuple[str, str]:
+    """The kernel to take, and why."""
+    shapes, known = candidates(p, t)
+    return t.choices.get(shapes, (known[0], ""))
+
+
+def _tiled(p: Product, out: Tensor, title: str, t: Target) -> Kernel:
     loads = matrix_load("a", p.a), matrix_load("b", p.b)
     return tiled_kernel(p, out, title, t.max_groups, *loads, [p.a.binding("a"), p.b.binding("b")])
 
 
+def _registers(p: Product, out: Tensor, title: str, t: Target) -> Kernel:
+    return registers_kernel(p, out, title, t.max_groups)
+
+
+VARIANTS = {"registers": _registers, "tiled": _tiled, "vector": vector_kernel}
+
+
+def _kernel(p: Product, out: Tensor, title: str, t: Target) -> Kernel:
+    variant, why = _variant(p, t)
+    kernel = VARIANTS[variant](p, out, title, t)
+    kernel.note = why
+    return kernel
+
+
 def _pieces(p: Product, t: Target) -> int:
     """Into how many pieces the sums are cut, so that a few long ones keep the device busy: 1 for no pieces."""
-    variant = _variant(p, t)
+    variant, _ = _variant(p, t)
     rows, columns, enough = {"registers": (8, 8, 128), "vector": (1, 16, 64), "tiled": (TILE, TILE, 64)}[variant]
     blocks = -(-p.m // rows) * -(-p.n // columns) * (p.batch or 1)
     step = 4 if p.k % 4 == 0 else 1

@@ -57,6 +57,7 @@ CASES: list[Case] = [
     ("RMSNormalization", "", [X, normal(6)], {"axis": -1, "epsilon": 1e-3}),
     ("GroupNormalization", "", [IMAGE, normal(4), normal(4)], {"num_groups": 2}),
     ("RotaryEmbedding", "", [normal(2, 3, 5, 8), normal(2, 5, 4), normal(2, 5, 4)], {}),
+    ("RotaryEmbedding", "", [normal(2, 3, 5, 8), normal(2, 5, 4), normal(2, 5, 4)], {"interleaved": 1}),
     ("HardSwish", "", [X], {}),
     ("Mish", "", [X], {}),
 ]  # fmt: skip

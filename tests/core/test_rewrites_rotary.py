@@ -79,3 +79,46 @@ def test_what_is_no_rotary(changed: dict[str, Any]):
     made = rotary(**changed)
     assert "RotaryEmbedding" not in operators(made)
     agree(made, **feeds())
+
+
+def interleaved(spread: str = "Expand", **changed: Any) -> onnx.ModelProto:
+    """The same for neighbours in x, with each angle twice."""
+    nodes = [
+        node("Cast", ["positions"], ["p"], to=FLOAT), node("Unsqueeze", ["p", "last"], ["p1"]),
+        node("Mul", ["p1", "f"], ["a"]), node("Unsqueeze", ["a", changed.get("axis", "last")], ["a1"]),
+        node(spread, ["a1", "twice"], ["a2"]), node("Reshape", ["a2", "rows"], ["e"]),
+        node("Cos", ["e"], ["c"]), node("Sin", ["e"], ["s"]), node("Unsqueeze", ["c", "one"], ["cos"]),
+        node("Unsqueeze", ["s", "one"], ["sin"]), node("Mul", ["x", "cos"], ["xc"]),
+        node("Slice", ["x", "one", "end", "axis", "two"], ["u"]),
+        node("Slice", ["x", "zero", "end", "axis", "two"], ["l"]), node("Neg", ["u"], ["n"]),
+        node("Unsqueeze", ["n", "last"], ["n1"]), node("Unsqueeze", ["l", "last"], ["l1"]),
+        node("Concat", changed.get("order", ["n1", "l1"]), ["r2"], axis=-1), node("Reshape", ["r2", "whole"], ["r"]),
+        node("Mul", ["r", "sin"], ["rs"]), node("Add", ["xc", "rs"], ["y"]),
+    ]  # fmt: skip
+    constants = {"two": np.array([2]), "end": np.array([2**63 - 1]), "axis": np.array([3]), "zero": np.array([0]),
+                 "last": np.array([-1]), "one": np.array([1]), "f": FREQUENCIES,
+                 "twice": np.array(changed.get("twice", [1, 1, 1, 2])),
+                 "before": np.array([2]), "rows": np.array([0, 0, 8]), "whole": np.array([0, 0, 0, 8])}  # fmt: skip
+    if "axis" not in changed:
+        del constants["before"]
+    inputs = [("x", FLOAT, ["b", 3, "t", 8]), ("positions", INT64, ["b", "t"])]
+    return model(nodes, inputs, [("y", FLOAT, ["b", 3, "t", 8])], constants)
+
+
+@pytest.mark.parametrize("spread", ["Expand", "Tile"])
+def test_neighbours(spread: str):
+    made = interleaved(spread)
+    assert "RotaryEmbedding" in operators(made)
+    assert not {"Neg", "Add"} & {*operators(made)}
+    agree(made, **feeds())
+    agree(made, **feeds(1, 1))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"order": ["l1", "n1"]}, {"spread": "Tile", "axis": "before", "twice": [1, 1, 2, 1]}], ids=str
+)
+def test_what_is_no_rotary_of_neighbours(changed: dict[str, Any]):
+    """Their order; and angles that are repeated as a whole."""
+    made = interleaved(**changed)
+    assert "RotaryEmbedding" not in operators(made)
+    agree(made, **feeds())

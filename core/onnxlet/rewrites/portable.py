@@ -180,12 +180,22 @@ def _rotary(b: Body) -> None:
     half = shape[-1] if shape else None
     if not isinstance(half, int):
         raise UnsupportedError(f"node {b.node.label!r} can't be written: the number of its angles is not known")
-    lower = b.op("Slice", x, b.integers(0), b.integers(half), axes)
-    upper = b.op("Slice", x, b.integers(half), b.integers(2 * half), axes)
+    paired = b.attribute("interleaved", 0)
+    starts, step = ((0, 1), 2) if paired else ((0, half), 1)
+    ends = [2 * half] * 2 if paired else [half, 2 * half]
+    lower, upper = (
+        b.op("Slice", x, b.integers(start), b.integers(end), axes, b.integers(step))
+        for start, end in zip(starts, ends, strict=True)
+    )
     place = b.integers(0, 1, -1, half)
     cos, sin = (b.op("Reshape", b.input(i), place) for i in (1, 2))
     first = b.op("Sub", b.op("Mul", lower, cos), b.op("Mul", upper, sin))
     second = b.op("Add", b.op("Mul", upper, cos), b.op("Mul", lower, sin))
+    if paired:
+        single = b.op("Concat", b.op("Shape", first), b.integers(1), axis=0)
+        pairs = b.op("Concat", *(b.op("Reshape", part, single) for part in (first, second)), axis=4)
+        b.end(b.op("Reshape", pairs, b.op("Shape", x)))
+        return
     b.end(b.op("Concat", first, second, axis=3))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from onnxlet import InferenceSession
 from onnxlet_webgpu.kernel import Binding
-from onnxlet_webgpu.sizes import Sizes
+from onnxlet_webgpu.sizes import LONG, Sizes
 from tests.core.models import FLOAT, INT64, model, node
 from tests.webgpu.cases import random
 
@@ -102,7 +102,6 @@ def test_every_size(gpu_provider, software, make, feeds) -> None:
     assert made[-1] - made[-2] <= made[0] // 2
 
 
-BINDINGS = [Binding("x", "x", "f32", 4), Binding("y", "y", "f32", 4)]
 TEXT = (
     "// Copy(f32[{0}])\n@group(0) @binding(0) var<storage, read> x: array<f32>;\n"
     "@group(0) @binding(1) var<storage, read_write> y: array<f32>;\n"
@@ -110,29 +109,47 @@ TEXT = (
 )
 
 
+def shader(*numbers: int, output: str = "y") -> tuple[str, list[Binding]]:
+    return TEXT.format(*numbers), [Binding("x", "x", "f32", 4), Binding("y", output, "f32", 4)]
+
+
 def test_the_first_plan_keeps_its_numbers() -> None:
     sizes = Sizes()
     for _ in range(2):
-        assert sizes.shared("y", 0, TEXT.format(7, 9), BINDINGS, 8) == (TEXT.format(7, 9), BINDINGS, [])
+        plan = [shader(7, 9), shader(8, 9, output="z")]
+        assert sizes.shared(plan, 8, False) == [(*kernel, []) for kernel in plan]
 
 
 def test_numbers_that_change_are_read_from_a_buffer() -> None:
     sizes = Sizes()
-    sizes.shared("y", 0, TEXT.format(7, 9), BINDINGS, 8)
-    text, bindings, values = sizes.shared("y", 0, TEXT.format(8, 9), BINDINGS, 8)
+
+    def following(*numbers: int) -> tuple[str, list[Binding], list[int]]:
+        return sizes.shared([shader(*numbers)], 8, False)[0]
+
+    following(7, 9)
+    text, bindings, values = following(8, 9)
     assert "let a = sizes[0] + 9u; let b = 64u & 0x1fu; let c = 3.0;" in text
     assert "@binding(1) var<storage, read> sizes: array<u32>;\n@group(0) @binding(2) var<storage, read_write> y" in text
     assert [b.name for b in bindings] == ["x", "sizes", "y"]
     assert values == [8]
-    again, _, values = sizes.shared("y", 0, TEXT.format(12, 9), BINDINGS, 8)
-    assert (again, values) == (text, [12])
-    both, _, values = sizes.shared("y", 0, TEXT.format(12, 4), BINDINGS, 8)
+    assert following(12, 9)[::2] == (text, [12])
+    both, _, values = following(12, 4)
     assert "let a = sizes[0] + sizes[1];" in both
     assert values == [12, 4]
-    assert sizes.shared("y", 0, TEXT.format(30, 9), BINDINGS, 8)[::2] == (both, [30, 9])
+    assert following(30, 9)[::2] == (both, [30, 9])
+    assert following(7, 9) == (*shader(7, 9), [])
+
+
+def test_long_shaders_are_shared_within_a_plan() -> None:
+    plan = [shader(7, 9), shader(8, 9, output="z"), shader(7, 9, output="other")]
+    long = [(text + "// long" * LONG, bindings) for text, bindings in plan]
+    found = Sizes().shared(long, 8, True)
+    assert len({text for text, _, _ in found}) == 1
+    assert [values for _, _, values in found] == [[7], [8], [7]]
+    assert Sizes().shared(plan, 8, True) == [(*kernel, []) for kernel in plan]
 
 
 def test_a_shader_with_all_its_bindings_keeps_its_numbers() -> None:
     sizes = Sizes()
-    sizes.shared("y", 0, TEXT.format(7, 9), BINDINGS, 2)
-    assert sizes.shared("y", 0, TEXT.format(8, 9), BINDINGS, 2) == (TEXT.format(8, 9), BINDINGS, [])
+    sizes.shared([shader(7, 9)], 2, False)
+    assert sizes.shared([shader(8, 9)], 2, False) == [(*shader(8, 9), [])]

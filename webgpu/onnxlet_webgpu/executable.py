@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,13 +48,13 @@ class GpuExecutable:
         self.notes = {kernel.node: kernel.note for kernel in self.kernels if kernel.note}
         self.bindings: list[list[Binding]] = []
         self.pipelines: list[Pipeline] = []
-        places: dict[str, int] = {}
-        for number, kernel in enumerate(self.kernels, 1):
-            place = places[kernel.output] = places.get(kernel.output, -1) + 1
-            text, bindings = kernel.assemble()
-            text, bindings, values = sizes.shared(kernel.output, place, text, bindings, device.target.max_bindings)
+        self.tables: dict[str, np.ndarray] = {}
+        shaders = [kernel.assemble() for kernel in self.kernels]
+        target = device.target
+        shared = sizes.shared(shaders, target.max_bindings, target.software)
+        for number, (text, bindings, values) in enumerate(shared, 1):
             if values:
-                derived[bindings[-2].value] = Derived((), "sizes", partial(np.array, values, np.uint32))
+                self.tables[bindings[-2].value] = np.array(values, np.uint32)
             self.bindings.append(bindings)
             self.pipelines.append(device.pipeline(text, len(bindings)))
             if self.pipelines[-1].pending is None:
@@ -76,6 +75,7 @@ class GpuExecutable:
         try:
             with device.allocating():
                 self._place_constants(segment, derived)
+                self._place_tables()
                 self._place_intermediates()
         except BaseException:
             self.close()
@@ -107,6 +107,17 @@ class GpuExecutable:
                 continue
             self.weight_keys.append(key)
             self.buffers[name] = self.weights.buffer(key)
+
+    def _place_tables(self) -> None:
+        """Upload the sizes that shaders read, equal ones once."""
+        made: dict[bytes, Any] = {}
+        for name, values in self.tables.items():
+            buffer = made.get(values.tobytes())
+            if buffer is None:
+                buffer = made[values.tobytes()] = self.pool.take(values.nbytes, self.device.storage)
+                self.owned.append(buffer)
+                self.device.write(buffer, values)
+            self.buffers[name] = buffer
 
     def _place_intermediates(self) -> None:
         """Give every value that a kernel writes a buffer; scratch buffers are used again once a value is dead."""

@@ -8,6 +8,8 @@ is only moved and cast.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from onnxlet.graph.ir import STRING, TensorType
@@ -42,6 +44,7 @@ MOVED = tuple(name for name in ELEMENTS if name not in KINDS)
 BITS = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int4": 4, "uint4": 4, "int2": 2, "uint2": 2}
 
 
+@cache
 def type_name(dtype: np.dtype) -> str:
     """The name of an element type, whether NumPy has it or not."""
     return "string" if dtype == STRING else dtype.names[0] if dtype.names else dtype.name

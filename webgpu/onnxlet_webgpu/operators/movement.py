@@ -126,17 +126,21 @@ def split(n: Lowering) -> None:
 
 @lowering("Concat")
 def concat(n: Lowering) -> None:
-    """One kernel for each input, which writes its part of the output: any number of inputs."""
+    """One kernel that reads all inputs; where the device can't bind as many, one for each, which writes its part."""
     out = n.output(0)
     axis = n.attribute("axis", 1) % len(out.shape)
     inner = prod(out.shape[axis + 1 :])
+    xs = [n.input(number, *MOVED) for number in range(len(n.step.node.inputs)) if not n.is_empty(number)]
+    parts = [x.shape[axis] * inner for x in xs]
     whole, start = out.shape[axis] * inner, 0
-    for number in range(len(n.step.node.inputs)):
-        if n.is_empty(number):
-            continue
-        x = n.input(number, *MOVED)
-        part = x.shape[axis] * inner
-        place = f"i / {part}u * {whole}u + i % {part}u + {start}u" if part != whole else "i"
+    if len(xs) == 1:
+        n.alias(out, xs[0])
+        return
+    if len(xs) < n.target.max_bindings:
+        _joined(n, xs, parts, out)
+        return
+    for x, part in zip(xs, parts, strict=True):
+        place = f"i / {part}u * {whole}u + i % {part}u + {start}u"
         body = flat_body(f"store({place}, x[i]);", "arrayLength(&x)")
         groups = flat_groups(x.size, n.target.flat_groups)
         title = n.title(x, out, note=f"to {place}")
@@ -144,6 +148,20 @@ def concat(n: Lowering) -> None:
             Kernel(title, [x.binding("x")], out.value, out.shape, out.element, body, groups, fusable=False)
         )  # fmt: skip
         start += part
+
+
+def _joined(n: Lowering, xs: list[Tensor], parts: list[int], out: Tensor) -> None:
+    """Rows of `xs`, of `parts` elements, side by side."""
+    whole, start = sum(parts), 0
+    lines = [f"let row = i / {whole}u;", f"let at = i % {whole}u;", f"var value: {out.element};"]
+    for number, part in enumerate(parts):
+        test = f"if (at < {start + part}u) " if number < len(parts) - 1 else ""
+        back = f" - {start}u" if start else ""
+        lines.append(f"{'else ' if number else ''}{test}{{ value = x{number}[row * {part}u + at{back}]; }}")
+        start += part
+    lines.append("store(i, value);")
+    reads = [x.binding(f"x{number}") for number, x in enumerate(xs)]
+    n.emit_flat(n.title(*xs, out), reads, "\n".join(lines), out)
 
 
 def indices(n: Lowering, index: int, axis_size: int) -> Tensor:

@@ -122,3 +122,28 @@ def test_what_is_no_rotary_of_neighbours(changed: dict[str, Any]):
     made = interleaved(**changed)
     assert "RotaryEmbedding" not in operators(made)
     agree(made, **feeds())
+
+
+@pytest.mark.parametrize("pick", ["Gather", "GatherND"])
+@pytest.mark.parametrize("good", [True, False])
+def test_tables_of_angles(pick: str, good: bool):
+    """Rows of constant tables, whose halves are equal or not."""
+    angles = np.arange(12)[:, None] * FREQUENCIES
+    tables = {"cosines": np.cos(angles), "sines": np.sin(angles)}
+    tables = {name: np.concatenate([t, t], axis=1).astype(np.float32) for name, t in tables.items()}
+    tables["sines"][3, 5] += 0 if good else 1
+    places = "positions" if pick == "Gather" else "p1"
+    made = model(
+        [
+            node("Unsqueeze", ["positions", "last"], ["p1"]), node(pick, ["cosines", places], ["c"]),
+            node(pick, ["sines", places], ["s"]), node("Unsqueeze", ["c", "one"], ["cos"]),
+            node("Unsqueeze", ["s", "one"], ["sin"]), node("Mul", ["x", "cos"], ["xc"]),
+            node("Split", ["x"], ["l", "u"], axis=-1, num_outputs=2), node("Neg", ["u"], ["n"]),
+            node("Concat", ["n", "l"], ["r"], axis=-1), node("Mul", ["r", "sin"], ["rs"]),
+            node("Add", ["xc", "rs"], ["y"]),
+        ],
+        [("x", FLOAT, ["b", 3, "t", 8]), ("positions", INT64, ["b", "t"])], [("y", FLOAT, ["b", 3, "t", 8])],
+        {"last": np.array([-1]), "one": np.array([1]), **tables},
+    )  # fmt: skip
+    assert ("RotaryEmbedding" in operators(made)) == good
+    agree(made, **feeds())

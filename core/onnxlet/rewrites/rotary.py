@@ -10,6 +10,8 @@ from .editor import Editor
 from .patterns import axes_of, is_op
 
 KEEPS_HALVES = frozenset({"Cos", "Sin", "Cast", "Neg", "Identity"})
+LARGEST = 1 << 21
+"""Numbers in the largest table of cosines that is looked through."""
 
 
 def fuse_rotary(editor: Editor) -> int:
@@ -129,28 +131,40 @@ def _angles(editor: Editor, x: str, name: str, paired: bool) -> int | None:
         return None
     if own[0] not in (1, shape[0]):
         return None
+    half = own[3] // 2 if isinstance(own[3], int) else None
     while True:
-        node = editor.producer.get(name)
+        node, rank = editor.producer.get(name), len(editor.shape(name) or ())
+        if node is None and (table := editor.constant(name)) is not None and 0 < table.size <= LARGEST and half:
+            first, second = np.moveaxis(
+                table.numpy().reshape((-1, half, 2) if paired else (-1, 2, half)), 1 + paired, 0
+            )
+            return half if np.array_equal(first, second) else None
         if node is None or node.domain:
             return None
         if paired and node.op_type == "Reshape":
-            return int(own[3]) // 2 if _twice(editor, node) and isinstance(own[3], int) else None
+            return half if _twice(editor, node) else None
         if not paired and node.op_type == "Concat" and node.inputs == [node.inputs[0]] * 2:
-            rank = len(editor.shape(name) or ())
-            last = rank > 0 and node.attributes.get("axis") in (-1, rank - 1)
-            return int(own[3]) // 2 if last and isinstance(own[3], int) else None
-        if node.op_type in KEEPS_HALVES:
-            name = node.inputs[0]
-        elif is_op(node, "Mul") and any(editor.scalar(other) is not None for other in node.inputs):
+            return half if rank and node.attributes.get("axis") in (-1, rank - 1) else None
+        if is_op(node, "Mul") and any(editor.scalar(other) is not None for other in node.inputs):
             name = next(other for other in node.inputs if editor.scalar(other) is None)
-        elif is_op(node, "Unsqueeze"):
-            rank = len(editor.shape(name) or ())
-            axes = axes_of(editor, node, rank) if rank else None
-            if not axes or rank - 1 in axes:
-                return None
+        elif node.op_type in KEEPS_HALVES or _keeps_last(editor, node, rank):
             name = node.inputs[0]
         else:
             return None
+
+
+def _keeps_last(editor: Editor, node: Node, rank: int) -> bool:
+    """Whether a node whose result has `rank` axes picks or reshapes along other axes than the last."""
+    if node.op_type == "Unsqueeze":
+        axes = axes_of(editor, node, rank) if rank else None
+        return bool(axes) and rank - 1 not in axes
+    shape = editor.shape(node.inputs[0])
+    if node.op_type == "Gather":
+        return shape is not None and node.attributes.get("axis", 0) in range(len(shape) - 1)
+    if node.op_type == "GatherND":
+        depth = (editor.shape(node.inputs[1]) or (None,))[-1]
+        return shape is not None and isinstance(depth, int) and depth < len(shape)
+    return False
 
 
 def _twice(editor: Editor, reshape: Node) -> bool:

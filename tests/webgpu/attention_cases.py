@@ -39,6 +39,33 @@ def standard_cases() -> Iterator[Case]:
     yield Case("Attention", [q, k, v, random(2, 4, 5, 3)], {}, version=24, note="short bias", **NEAR)
 
 
+def standard_input_cases() -> Iterator[Case]:
+    """ai.onnx's Attention with all its inputs together: packed and apart, grouped, with a cache, every kind of mask."""
+    for packed in (0, 1):
+        for past in (0, 3):
+            total = past + 5
+            if packed:
+                q, k, v = random(2, 4, 32), random(2, 5, 16, seed=1), random(2, 5, 12, seed=2)
+                heads = {"q_num_heads": 4, "kv_num_heads": 2}
+            else:
+                q, k, v, heads = random(2, 4, 4, 8), random(2, 2, 5, 8, seed=1), random(2, 2, 5, 6, seed=2), {}
+            cache = [random(2, 2, past, 8, seed=3), random(2, 2, past, 6, seed=4)] if past else [None, None]
+            hides = integers(2, 1, 4, total, low=0, high=2, dtype=np.bool_)
+            masks = [None, hides, hides[0, 0], random(2, 4, 4, total), random(4, total), random(1, 4, 4, total)]
+            for number, mask in enumerate(masks):
+                more = {**heads, "is_causal": number % 2, "softcap": 0.0 if number % 3 else 3.0}
+                if number > 3:
+                    more["scale"] = 0.2
+                note = f"{packed} {past} {number}"
+                yield Case("Attention", [q, k, v, mask, *cache], more, version=23, outputs=3, note=note, **NEAR)
+            if not past:
+                lengths = ints(2, 5, dtype=np.int64)
+                for number, mask in enumerate(masks[:4]):
+                    note = f"{packed} lengths {number}"
+                    yield Case("Attention", [q, k, v, mask, None, None, lengths], {**heads, "is_causal": number % 2},
+                               version=24, note=note, **NEAR)  # fmt: skip
+
+
 def multi_head_cases() -> Iterator[Case]:
     heads = {"num_heads": 4}
     q, k, v = random(2, 5, 16), random(2, 7, 16, seed=1), random(2, 7, 24, seed=2)
@@ -180,6 +207,7 @@ def training_cases() -> Iterator[Case]:
 
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "attention outputs": standard_cases,
+    "attention inputs": standard_input_cases,
     "heads": multi_head_cases,
     "grouped heads": grouped_cases,
     "caches": cache_cases,

@@ -94,6 +94,7 @@ def cast_cases() -> Iterator[Case]:
     ones = np.arange(-20, 20, dtype=np.int32)
     for to in (1, 12):
         yield Case("BitCast", [ones], {"to": to}, version=26, note=str(to))
+    yield Case("BitCast", [ones % 3 == 0], {"to": 2}, version=26, note="bool")
 
 
 def moved_cases() -> Iterator[Case]:

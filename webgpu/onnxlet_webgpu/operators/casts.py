@@ -121,7 +121,7 @@ def bit_cast(n: Lowering) -> None:
             n.refuse(f"the bits of {names[0]} as {names[1]} have no GPU kernel")
         to = {"f32": "f32", "i32": "i32", "u32": "u32"}[out.element]
         n.emit_map([n.operand(0, *MOVED)], f"bitcast<{to}>({{0}})", out)
-    elif names[0] == names[1] or x.dtype.itemsize >= 4 or (x.element != "f32" and "bool" not in names):
+    elif names[0] == names[1] or x.dtype.itemsize >= 4 or (x.element != "f32" and names[1] != "bool"):
         n.alias(out, x)
     else:
         n.refuse(f"the bits of {names[0]} as {names[1]} have no GPU kernel")

@@ -17,7 +17,7 @@ from .model.dtypes import dtype_of, element_type_of, is_extended, spec_name
 from .providers.base import DeviceValue, Provider
 
 if TYPE_CHECKING:
-    from .sparse import SparseTensor
+    from .onnxruntime_face.sparse import SparseTensor
 
 CPU = "cpu"
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onnxlet.onnxruntime_face import wheel
+from onnxlet.tools import stand_in
+from tests.readme import block
 
 
 def run(code: str, *arguments: str) -> str:
@@ -141,7 +142,7 @@ def test_a_session_travels_to_a_process_that_has_not_installed_anything(tmp_path
 
 def test_the_wheel_that_stands_in(tmp_path: Path):
     """It installs as onnxruntime, and importing it gives onnxlet."""
-    path = Path(wheel.write(tmp_path, "1.20.1"))
+    path = Path(stand_in.write(tmp_path, "1.20.1"))
     assert path.name == "onnxruntime-1.20.1-py3-none-any.whl"
     place = tmp_path / "site"
     with zipfile.ZipFile(path) as archive:
@@ -162,8 +163,29 @@ def test_the_wheel_that_stands_in(tmp_path: Path):
         str(place),
     )
     assert told.split() == ["1.20.1", "1.20.1"]
-    gpu = Path(wheel.write(tmp_path, name="onnxruntime-gpu"))
+    gpu = Path(stand_in.write(tmp_path, name="onnxruntime-gpu"))
     with zipfile.ZipFile(gpu) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
         assert "Name: onnxruntime-gpu\nVersion: 1.32.0\n" in archive.read(name).decode()
         assert "Requires-Dist: onnxlet" in archive.read(name).decode()
+
+
+def test_the_example_in_the_documents(tmp_path: Path):
+    """The first block of docs/onnxruntime.md, with a model that takes x, and with one that does not fit it."""
+    path = tmp_path / "model.onnx"
+    run(
+        """
+        import sys, onnx
+        from onnx import helper, TensorProto
+        types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy"]
+        graph = helper.make_graph([helper.make_node("Abs", ["x"], ["y"])], "g", types[:1], types[1:])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), sys.argv[1])
+        """,
+        str(path),
+    )
+    example = block("In a process of your own", "python", "docs/onnxruntime.md").replace(
+        '"model.onnx"', repr(str(path))
+    )
+    fed = "import numpy as np\nx = np.array({}, np.float32)\n"
+    assert run(fed.format("[-1, 2]") + example + "print(y.tolist())") == "[1.0, 2.0]\n"
+    assert run(fed.format("[[-1, 2]]") + example).startswith("[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : input 'x'")

@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from onnxlet.onnxruntime_face import wheel
+from onnxlet.tools import stand_in
 from provision import packaging
 from provision.console import run, step
 from provision.paths import BUILD
@@ -38,8 +38,8 @@ def create() -> dict[str, Path]:
         made = {name: _environment(FOLDER / name, common) for name in ("onnxruntime", "onnxlet")}
         _fill(FOLDER / "onnxruntime" / "added", REAL, " ".join(REAL), "onnxruntime")
         ours = packaging.build_wheel("native")
-        stand_in = wheel.write(FOLDER)
-        _fill(FOLDER / "onnxlet" / "added", [ours, stand_in], str(os.stat(ours).st_mtime_ns), "onnxlet")
+        theirs = stand_in.write(FOLDER)
+        _fill(FOLDER / "onnxlet" / "added", [ours, theirs], str(os.stat(ours).st_mtime_ns), "onnxlet")
     return made
 
 

@@ -12,12 +12,12 @@ from ..io_binding import IOBinding
 from ..options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel
 from ..providers import get_all_providers, get_available_providers
 from ..session import ModelMetadata, NodeArg
-from ..sparse import OrtSparseFormat, SparseBlockSparseView, SparseCooView, SparseCsrView, SparseTensor
 from ..values import OrtValue
 from . import state
 from .errors import CLASSES
 from .install import VERSION
 from .session import InferenceSession, check_and_normalize_provider_args
+from .sparse import OrtSparseFormat, SparseBlockSparseView, SparseCooView, SparseCsrView, SparseTensor
 
 _COMMON: dict[str, Any] = {
     **state.ENUMERATIONS,

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .errors import FeedError, UnsupportedError
-from .model.dtypes import spec_name
+from ..errors import FeedError, UnsupportedError
+from ..model.dtypes import spec_name
 
 
 class OrtSparseFormat(enum.IntEnum):

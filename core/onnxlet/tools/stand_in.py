@@ -1,13 +1,17 @@
-"""A wheel that installs as `onnxruntime` and is onnxlet: for environments whose packages require onnxruntime."""
+"""A wheel that installs as `onnxruntime` and is onnxlet: for environments whose packages require onnxruntime.
+
+`python -m onnxlet.tools.stand_in FOLDER` writes one.
+"""
 
 from __future__ import annotations
 
+import argparse
 import base64
 import hashlib
 import os
 import zipfile
 
-from .install import VERSION, metadata
+from ..onnxruntime_face.install import VERSION, metadata
 
 MODULE = '''"""onnxlet in the place of onnxruntime."""
 
@@ -42,3 +46,19 @@ def write(folder: str | os.PathLike[str], version: str = VERSION, name: str = "o
 
 def _digest(text: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m onnxlet.tools.stand_in",
+        description="Write a wheel that installs as onnxruntime and is onnxlet.",
+    )
+    parser.add_argument("folder", help="where to write the wheel")
+    parser.add_argument("--version", default=VERSION, help="the version that it gives itself out for (%(default)s)")
+    parser.add_argument("--name", default="onnxruntime", help="the distribution whose place it takes (%(default)s)")
+    options = parser.parse_args()
+    print(write(options.folder, options.version, options.name))
+
+
+if __name__ == "__main__":
+    main()

@@ -92,11 +92,11 @@ def _pieces(p: Product, t: Target) -> int:
     step = 4 if p.k % 4 == 0 else 1
     least = -(-2 * p.k // t.max_steps) if t.max_steps else 1
     most = max(min(enough // blocks, p.k // SHORTEST), 8 * least if least > 1 else 1)
-    return next((s for s in range(most, max(least, 2) - 1, -1) if p.k % (s * step) == 0), 1)
+    return next((s for s in range(most, max(least, FEWEST if least == 1 else 2) - 1, -1) if p.k % (s * step) == 0), 1)
 
 
-SHORTEST = 512
-"""Sums are not cut into shorter ones than this."""
+FEWEST, SHORTEST = 4, 512
+"""Sums are cut into so many pieces or more, none shorter than the second number: less does not pay for a dispatch."""
 
 
 def _place(base: str, *terms: tuple[str, int]) -> str:

@@ -88,8 +88,8 @@ def global_pool(n: Lowering) -> None:
     emit_reduction(n, name, x, out, list(range(2, len(x.shape))))
 
 
-VERY_LONG = 1 << 16
-"""Elements to a result from which on several workgroups share them."""
+VERY_LONG, FEW = 1 << 16, 256
+"""Elements to a result from which on several workgroups share them, where there are few results."""
 
 
 def _emit_in_pieces(
@@ -153,7 +153,7 @@ def emit_reduction(n: Lowering, name: str, x: Tensor, out: Tensor, axes: list[in
     strides = contiguous_strides(x.shape)
     kept = [d for d in range(len(x.shape)) if d not in axes]
     count = prod(x.shape[d] for d in axes)
-    if count >= VERY_LONG:
+    if count >= (VERY_LONG if out.size < FEW else VERY_LONG << 5):
         _emit_in_pieces(n, name, x, out, axes, form)
         return
     base = index_expression([x.shape[d] for d in kept], [strides[d] for d in kept], 0, "o")

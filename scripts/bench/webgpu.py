@@ -31,8 +31,12 @@ def main(words: list[str] | None = None) -> int:
     files = Files()
     found: dict[str, str] = {}
     with running(files.app(peers.onnxruntime_web(webgpu=True))) as url, sync_playwright() as playwright:
-        rows = report.measure_all(cases, lambda case: measure(playwright, url, files, case, options, found))
-    return report.finish(rows, about(options, found), options)
+        return report.measure_all(
+            cases,
+            lambda case: measure(playwright, url, files, case, options, found),
+            lambda: about(options, found),
+            options,
+        )
 
 
 def about(options: argparse.Namespace, found: dict[str, str]) -> dict[str, Any]:
@@ -47,8 +51,8 @@ def about(options: argparse.Namespace, found: dict[str, str]) -> dict[str, Any]:
             "session, compiles the shaders and runs once; both engines have run a tiny model on the GPU before. Then "
             f"come {options.rounds} rounds in each browser, the engines in turns of {options.turn:.0f} ms or one run, "
             f"after {PAUSE_MS} ms of rest. Times are minimums. A ratio above 1: onnxlet is faster. A software "
-            "adapter's speed says nothing about a real GPU's; what is asked of WebGPU, counted outside of both engines "
-            "by wrapping its prototypes, is the same on any."
+            "adapter, slow at barriers and shared memory, says little about a real GPU's speed; what is asked of "
+            "WebGPU, counted outside of both engines by wrapping its prototypes, is the same on any."
         ),
         "machine": machine(
             {

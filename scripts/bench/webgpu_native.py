@@ -31,8 +31,7 @@ def main(words: list[str] | None = None) -> int:
         print("\n".join(case.name for case in cases))
         return 0
     interpreters = {"peer": peers.onnxruntime_webgpu(), "onnxlet": Path(sys.executable)}
-    rows = report.measure_all(cases, lambda case: measure(case, interpreters, options))
-    return report.finish(rows, about(options), options)
+    return report.measure_all(cases, lambda case: measure(case, interpreters, options), lambda: about(options), options)
 
 
 def about(options: argparse.Namespace) -> dict[str, Any]:
@@ -86,9 +85,12 @@ class Engine:
         return self._answer()
 
     def close(self) -> None:
+        """End the process."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()
+        self._process.stdout.close()
 
 
 def measure(case: GpuCase, interpreters: dict[str, Path], options: argparse.Namespace) -> GpuRow:

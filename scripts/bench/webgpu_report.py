@@ -189,9 +189,17 @@ def order(number: int) -> list[str]:
     return list(ENGINES) if number % 2 == 0 else list(reversed(ENGINES))
 
 
-def measure_all(cases: Sequence[GpuCase], measure: Callable[[GpuCase], GpuRow]) -> list[GpuRow]:
-    """Measure case after case, telling each at once; one that fails is a row with an error."""
-    rows = []
+def measure_all(
+    cases: Sequence[GpuCase],
+    measure: Callable[[GpuCase], GpuRow],
+    about: Callable[[], Mapping[str, Any]],
+    options: argparse.Namespace,
+) -> int:
+    """Measure case after case, telling and writing each at once; one that fails is a row with an error.
+
+    Returns the exit status: 1 where a case failed or differed.
+    """
+    rows: list[GpuRow] = []
     for case in cases:
         try:
             found = measure(case)
@@ -199,21 +207,21 @@ def measure_all(cases: Sequence[GpuCase], measure: Callable[[GpuCase], GpuRow]) 
             found = GpuRow(case.name, error=f"{type(error).__name__}: {error}")
         rows.append(found)
         print(line(found), flush=True)
-    return rows
-
-
-def finish(rows: Sequence[GpuRow], about: Mapping[str, Any], options: argparse.Namespace) -> int:
-    """Print the means, write what was asked for; returns the exit status: 1 where a case failed or differed."""
+        write(rows, about(), options)
     mean = means(rows)
     print(
         f"\ngeometric means: warm {mean['ratio']:.2f} (of medians {mean['ratio_median']:.2f}),"
         f" first run {mean['first_ratio']:.2f} (of medians {mean['first_ratio_median']:.2f})"
     )
+    return int(any(r.error or not r.agrees for r in rows))
+
+
+def write(rows: Sequence[GpuRow], about: Mapping[str, Any], options: argparse.Namespace) -> None:
+    """Write what the options ask for."""
     if options.json:
-        result = {**about, "means": mean, "rows": [asdict(r) for r in rows]}
+        result = {**about, "means": means(rows), "rows": [asdict(r) for r in rows]}
         options.json.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     if options.markdown:
         if not options.markdown.exists():
             options.markdown.write_text("# Benchmarks of the GPU provider\n", "utf-8")
         merge(options.markdown, markdown(rows, about))
-    return int(any(r.error or not r.agrees for r in rows))

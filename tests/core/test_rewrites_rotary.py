@@ -124,7 +124,7 @@ def test_what_is_no_rotary_of_neighbours(changed: dict[str, Any]):
     agree(made, **feeds())
 
 
-@pytest.mark.parametrize("pick", ["Gather", "GatherND"])
+@pytest.mark.parametrize("pick", ["Gather", "GatherND", "first rows"])
 @pytest.mark.parametrize("good", [True, False])
 def test_tables_of_angles(pick: str, good: bool):
     """Rows of constant tables, whose halves are equal or not."""
@@ -132,11 +132,20 @@ def test_tables_of_angles(pick: str, good: bool):
     tables = {"cosines": np.cos(angles), "sines": np.sin(angles)}
     tables = {name: np.concatenate([t, t], axis=1).astype(np.float32) for name, t in tables.items()}
     tables["sines"][3, 5] += 0 if good else 1
-    places = "positions" if pick == "Gather" else "p1"
+    places, rows, first = "p1" if pick == "GatherND" else "positions", ["cosines", "sines"], []
+    if pick == "first rows":  # of which are as many as x may have
+        first = [
+            node("ReduceMax", ["positions"], ["m"], keepdims=0), node("Add", ["m", "one"], ["end"]),
+            *(node("Slice", [f"{name}4", "zero", "end", "two"], [f"{name}3"]) for name in rows),
+            *(node("Squeeze", [f"{name}3", "front"], [f"{name}2"]) for name in rows),
+        ]  # fmt: skip
+        tables = {f"{name}4": t[None, None] for name, t in tables.items()}
+        tables |= {"zero": np.array([0]), "two": np.array([2]), "front": np.array([0, 1])}
+        rows, pick = ["cosines2", "sines2"], "Gather"
     made = model(
         [
-            node("Unsqueeze", ["positions", "last"], ["p1"]), node(pick, ["cosines", places], ["c"]),
-            node(pick, ["sines", places], ["s"]), node("Unsqueeze", ["c", "one"], ["cos"]),
+            *first, node("Unsqueeze", ["positions", "last"], ["p1"]), node(pick, [rows[0], places], ["c"]),
+            node(pick, [rows[1], places], ["s"]), node("Unsqueeze", ["c", "one"], ["cos"]),
             node("Unsqueeze", ["s", "one"], ["sin"]), node("Mul", ["x", "cos"], ["xc"]),
             node("Split", ["x"], ["l", "u"], axis=-1, num_outputs=2), node("Neg", ["u"], ["n"]),
             node("Concat", ["n", "l"], ["r"], axis=-1), node("Mul", ["r", "sin"], ["rs"]),

@@ -159,6 +159,11 @@ def _keeps_last(editor: Editor, node: Node, rank: int) -> bool:
         axes = axes_of(editor, node, rank) if rank else None
         return bool(axes) and rank - 1 not in axes
     shape = editor.shape(node.inputs[0])
+    if node.op_type in ("Squeeze", "Slice"):
+        at = 3 if node.op_type == "Slice" and node.version >= 10 else 1
+        tensor = editor.constant(node.inputs[at]) if len(node.inputs) > at else None
+        axes = node.attributes.get("axes") if tensor is None else tensor.numpy().reshape(-1).tolist()
+        return bool(axes) and shape is not None and not {-1, len(shape) - 1} & {*axes}
     if node.op_type == "Gather":
         return shape is not None and node.attributes.get("axis", 0) in range(len(shape) - 1)
     if node.op_type == "GatherND":

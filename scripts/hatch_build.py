@@ -7,7 +7,7 @@
 - `native` (the default): these and the library for this machine, tagged for the machine's platform.
 - a target of `onnxlet_wasm.build.TARGETS`, such as `macos-arm64`: the same for another platform, cross-compiled.
 
-All of them carry the JavaScript for web pages. Under `pyodide build` the default is `pure`.
+All but the pure one carry the JavaScript for web pages. Under `pyodide build` the default is `pure`.
 """
 
 from __future__ import annotations

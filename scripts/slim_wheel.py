@@ -25,8 +25,11 @@ from typing import TypeGuard
 DATE = (2020, 2, 2, 0, 0, 0)
 """Of every entry: the same wheel from the same sources, byte for byte."""
 COMMENT = re.compile(r"^ *(//.*|/\*(?:[^*]|\*(?!/))*\*/ *)$", re.MULTILINE)
-DESKTOP = re.compile(r"^onnxlet/(tools|testing)/|^onnxlet_webgpu/desktop/|\.d\.mts$|\.dist-info/entry_points\.txt$")
-"""The command line, the pytest plugin and TypeScript's declarations, which pages have no use for."""
+DESKTOP = re.compile(
+    r"^onnxlet/(tools|testing)/|^onnxlet_webgpu/desktop/|^onnxlet_wasm/web/|\.dist-info/entry_points\.txt$"
+)
+"""What Pyodide has no use for: the command line, the pytest plugin, and the modules that a site serves beside the
+wheel."""
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -37,7 +40,7 @@ def slim(wheel: Path) -> None:
         if name.endswith(".py"):
             documented = str(PurePosixPath(name).parent) == "onnxlet"
             contents[name] = slim_module(content.decode(), documented).encode()
-        elif name.endswith((".js", ".mjs")):
+        elif name.endswith(".js"):
             contents[name] = slim_script(content.decode()).encode()
         elif name.endswith(".dist-info/METADATA"):
             contents[name] = _without_description(content.decode()).encode()

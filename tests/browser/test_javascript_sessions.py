@@ -16,6 +16,7 @@ from starlette.routing import Route
 from demo_site.serving import running
 from tests.browser.harness import Chromium
 from tests.core.models import model, node
+from tests.core.test_external import model as external
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -358,7 +359,7 @@ def test_the_device_that_sessions_in_the_page_share(chromium: Chromium) -> None:
 
 def test_loading_can_be_watched_and_ended(chromium: Chromium) -> None:
     """A model's download begins before Python is there; an AbortSignal ends it, and what waits for a run."""
-    content = bytes(sums())
+    content, apart, weights = bytes(sums()), external("weights.bin").SerializeToString(), bytes(72)
     slow: dict[str, int] = {"sent": 0}
 
     async def endless(request: Request) -> Response:
@@ -389,9 +390,17 @@ def test_loading_can_be_watched_and_ended(chromium: Chromium) -> None:
             stop.abort();
             const run = await waiting;
             const {sum} = await session.run(feeds, {signal: new AbortController().signal});
-            return {stages, ended, before, run, sum: [...sum.data]};
+            shutdown();
+            const events = [], externalData = [{path: 'weights.bin', data: a.weights}];
+            await InferenceSession.create(a.apart, {externalData, progress: (event) => events.push(event)});
+            return {stages, ended, before, run, sum: [...sum.data], events};
             """,
-            {"url": chromium.blobs.put(content), "slow": f"{url}/model.onnx"},
+            {
+                "url": chromium.blobs.put(content),
+                "slow": f"{url}/model.onnx",
+                "apart": chromium.blobs.put(apart),
+                "weights": chromium.blobs.put(weights),
+            },
             isolated=False,
         )
     assert given["stages"].index("download") < given["stages"].index("ready")
@@ -400,6 +409,11 @@ def test_loading_can_be_watched_and_ended(chromium: Chromium) -> None:
     assert given["run"][0] == "AbortError"
     assert given["sum"] == [1, 2]
     assert slow["sent"] < 600
+    # The files that a model keeps tensors in come along, and are counted too.
+    stages = [event["stage"] for event in given["events"]]
+    assert set(stages[: stages.index("ready")]) == {"pyodide", "download"}
+    last = [event for event in given["events"] if event["stage"] == "download"][-1]
+    assert last["done"] == last["total"] == len(apart) + len(weights)
 
 
 def test_starting_can_fail_and_be_tried_again(chromium: Chromium) -> None:

@@ -43,24 +43,22 @@ export class Host {
   }
 
   /**
-   * Call a function of `onnxlet_wasm.page`. A model at an address is fetched while Python starts. Once Python is there,
-   * the arguments have been read when this returns its promise.
+   * Call a function of `onnxlet_wasm.page`. A model and its files at addresses are fetched while Python starts. Once
+   * Python is there, the arguments have been read when this returns its promise.
    *
    * @param {(stage: string, done: number, total: number|null) => void} progress
    * @returns {Promise<{result: *}|{error: {name: string, message: string}}>}
    */
   async call(method, args, progress, signal) {
     if (method === 'create') {
-      const [source, settings, ...rest] = args;
-      const address = typeof source === 'string' ? source : null;
-      let bytes = source;
+      const [source, settings, files] = args;
       try {
-        if (address) bytes = await download(address, settings.cache, progress, signal);
-        else if (source instanceof Blob) bytes = new Uint8Array(await source.arrayBuffer());
-      } catch (error) {
-        return { error: { name: 'ModelError', message: `${address ?? 'the Blob'} could not be read: ${error.message}` } };
+        const [bytes, ...contents] = await fetched(source, files, settings.cache, progress, signal);
+        const known = files.map(({ path }, i) => ({ path, data: contents[i] }));
+        args = [bytes, settings, known, typeof source === 'string' ? source : null];
+      } catch ({ name, message }) {
+        return { error: { name, message } };
       }
-      args = [bytes, settings, ...rest, address];
     }
     const page = this.page ?? (await this.booted);
     if (signal?.aborted) return {};
@@ -72,6 +70,27 @@ export class Host {
     }
     return answer;
   }
+}
+
+/** The model and the contents of its files, those at addresses downloaded, all at once; `progress` counts all bytes. */
+function fetched(source, files, cache, progress, signal) {
+  const parts = [];
+  const sum = (key) => parts.reduce((all, part) => all + part[key], 0);
+  const load = async (value, name, what) => {
+    if (typeof value !== 'string') return value;
+    const part = { done: 0, total: null };
+    parts.push(part);
+    const tell = (stage, done, total) => {
+      Object.assign(part, { done, total });
+      progress(stage, sum('done'), parts.every((one) => one.total) ? sum('total') : null);
+    };
+    return download(value, cache, tell, signal).catch(({ message }) => {
+      throw Object.assign(new Error(`${what}${value} could not be downloaded: ${message}`), { name });
+    });
+  };
+  const model = source instanceof Blob ? source.arrayBuffer().then((buffer) => new Uint8Array(buffer)) : source;
+  const contents = files.map(({ path, data }) => load(data, 'ExternalDataError', `external data file '${path}': `));
+  return Promise.all([load(model, 'ModelError', ''), ...contents]);
 }
 
 /** The bytes at an address, and a copy in the cache, as `onnxlet.download` fetches them. */

@@ -4,6 +4,7 @@ import { $, Python, element, providerName, settle, showError, showProgress } fro
 
 const PAGES = {
   './': 'File types',
+  'text.html': 'Text in images',
   'search.html': 'Meaning',
   'model.html': 'Any model',
 };

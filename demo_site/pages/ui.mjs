@@ -8,6 +8,7 @@ const STAGES = {
   download: 'Downloading the model',
   cache: 'Reading the model from the cache',
   session: 'Preparing the model',
+  reading: 'Reading lines',
 };
 
 /** Calls functions of the last of some Python modules (their names, with commas between), in a worker. */
@@ -47,7 +48,8 @@ export class Python {
 /** Show what is being loaded, in the page's status line and progress bar. */
 export function showProgress({ stage, done, total }) {
   const text = STAGES[stage] ?? stage;
-  const amount = done ? ` (${bytes(done)}${total ? ` of ${bytes(total)}` : ''})` : '';
+  const unit = stage === 'reading' ? String : bytes;
+  const amount = done ? ` (${unit(done)}${total ? ` of ${unit(total)}` : ''})` : '';
   say(stage === 'ready' ? text : `${text}${amount} …`);
   const bar = $('#progress');
   bar.hidden = false;

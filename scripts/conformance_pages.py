@@ -48,7 +48,9 @@ async ([folder, provider]) => {
   ort.env.wasm.numThreads = 1;
   ort.env.logLevel = 'fatal';
   window.runCase = async (model, feeds) => {
-    const session = await ort.InferenceSession.create(bytes(model), {executionProviders: [provider]});
+    const [name, alone] = provider.split(' ');
+    const extra = alone ? {session: {disable_cpu_ep_fallback: '1'}} : {};
+    const session = await ort.InferenceSession.create(bytes(model), {executionProviders: [name], extra});
     try {
       const given = {};
       for (const {name, type, dims, data} of feeds) {
@@ -137,9 +139,35 @@ _JAX_JS = peers.JAX_JS[0].rsplit("@", 1)[1]
 PAGES = {
     "onnxruntime-web (wasm)": Page(_onnxruntime_web, peers.ONNXRUNTIME_WEB, ONNXRUNTIME_WEB, "wasm"),
     "onnxruntime-web (webgpu)": Page(_onnxruntime_web, peers.ONNXRUNTIME_WEB, ONNXRUNTIME_WEB, "webgpu"),
+    "onnxruntime-web (webgpu alone)": Page(_onnxruntime_web, peers.ONNXRUNTIME_WEB, ONNXRUNTIME_WEB, "webgpu alone"),
     "jax-js (wasm)": Page(peers.jax_js, _JAX_JS, JAX_JS, "wasm", widens=True),
     "jax-js (webgpu)": Page(peers.jax_js, _JAX_JS, JAX_JS, "webgpu", widens=True),
 }
+
+
+OURS = {"onnxlet (webgpu)": False, "onnxlet (webgpu alone)": True}
+"""Our own GPU provider in Pyodide, and whether nothing else may compute."""
+
+
+def run_ours(engine: str, cases: Sequence[Case]) -> dict[str, str]:
+    """What each case that failed with our GPU provider first, or alone, failed with, by name."""
+    from provision import prepare, site
+    from tests.browser import gpu_suite
+    from tests.browser.harness import Chromium
+
+    prepare.test_pyodides()
+    site.assemble()
+    chromium = Chromium(browser.chromium())
+    try:
+        host = chromium.pyodide(worker=True, isolated=True)
+        gpu_suite.install(host)
+        if OURS[engine]:
+            _, told, failed = gpu_suite.alone(host, cases)
+        else:
+            told, failed = {}, gpu_suite.failures(host, cases)
+    finally:
+        chromium.close()
+    return told | dict(line.split(": ", 1) for line in failed)
 
 
 def run(engine: str, cases: Sequence[Case]) -> dict[str, str]:

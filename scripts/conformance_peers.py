@@ -43,7 +43,7 @@ PACKAGES: dict[str, list[str]] = {
 """Engines that are Python packages, and what to install for them beside NumPy, ml_dtypes and onnx. Those without
 anything are in `.venv`."""
 
-ENGINES = [*PACKAGES, *conformance_pages.PAGES]
+ENGINES = [*PACKAGES, *conformance_pages.PAGES, *conformance_pages.OURS]
 
 
 def tensor_cases() -> list[Case]:
@@ -116,6 +116,8 @@ def _one_process(
 def version(engine: str) -> str:
     if engine in conformance_pages.PAGES:
         return conformance_pages.PAGES[engine].version
+    if engine in conformance_pages.OURS:
+        return importlib.metadata.version("onnxlet")
     if PACKAGES[engine]:
         return PACKAGES[engine][0].split("==")[1]
     return importlib.metadata.version("onnx" if engine.startswith("onnx's") else engine)
@@ -132,6 +134,7 @@ def document(kept: dict[str, Any]) -> str:
         "tolerance, the absolute one being at least 1e-5 of the largest expected value). An engine that crashes on a",
         "case, or takes more than two minutes for it, has failed it. tinygrad runs on its CPU device. It and tract",
         "give float32 for types that NumPy lacks, and jax-js gives int32 for all integers: those count as right.",
+        "With `webgpu` the CPU computes what the GPU does not; with `webgpu alone` such a case has failed.",
         "",
         "| Engine | Version | Passed | Of all |",
         "|---|---|---:|---:|",
@@ -153,7 +156,10 @@ def main() -> None:
     kept |= {"cases": len(cases), "onnx": importlib.metadata.version("onnx")}
     for engine in options.engines:
         print(f"{engine}: {len(cases)} cases", flush=True)
-        run = conformance_pages.run if engine in conformance_pages.PAGES else run_in_processes
+        if engine in conformance_pages.OURS:
+            run = conformance_pages.run_ours
+        else:
+            run = conformance_pages.run if engine in conformance_pages.PAGES else run_in_processes
         failed = run(engine, cases)
         print(f"{engine}: {len(cases) - len(failed)} passed", flush=True)
         if options.failures:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+import onnxlet
+from tests.conformance.suite import Case
 from tests.conftest import DATA, shared_dir
 
 
@@ -41,6 +43,15 @@ class ZooModel:
                 np.testing.assert_allclose(value, expected, rtol=0, atol=self.tolerance * scale, err_msg=name)
             else:
                 np.testing.assert_array_equal(value, expected, err_msg=name)
+
+
+def as_case(model: ZooModel) -> Case:
+    """A model as a case of a suite: inputs and outputs in its own order, one tolerance for all of its outputs."""
+    graph = onnxlet.load(model.path).graph
+    given, expected = model.values("in"), model.values("out")
+    scale = min(max(1e-6, float(np.abs(expected[name].astype(np.float64)).max())) for name in graph.outputs)
+    values = [given[name] for name in graph.inputs], [expected[name] for name in graph.outputs]
+    return Case(model.name, model.path.read_bytes(), [values], 0, model.tolerance * scale)
 
 
 def as_array(value: Any) -> np.ndarray:

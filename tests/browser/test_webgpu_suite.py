@@ -13,7 +13,8 @@ from tests.browser.test_models import SMALL, run
 from tests.combinations import GPU, Campaign, combinations
 from tests.conformance import suite
 from tests.core import test_bug_cases as bug_cases
-from tests.webgpu.alone import TENSOR_CASES, read_left_out
+from tests.models import as_case, zoo
+from tests.webgpu.alone import TENSOR_CASES, WHOLE, read_left_out
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +63,12 @@ def test_models(host: PyodideHost, pytestconfig: pytest.Config) -> None:
         except Exception as error:
             failed.append(f"{model.name}: {type(error).__name__}: {error}")
     assert not failed, f"{len(failed)} models fail:\n" + "\n".join(failed)
+
+
+def test_models_on_the_gpu_alone(host: PyodideHost, pytestconfig: pytest.Config) -> None:
+    """As on a desktop; dispatches are counted in JavaScript."""
+    models = zoo(*WHOLE if pytestconfig.getoption("--full") else WHOLE[::5])
+    dispatching, told, failed = gpu_suite.alone(host, [as_case(model) for model in models])
+    assert not failed
+    assert not told
+    assert dispatching == len(models)

@@ -35,6 +35,13 @@ LEFT_OUT = Path(__file__).with_name("left_out.txt")
 TENSOR_CASES = 1858
 """Cases of the suite whose inputs and outputs are all tensors."""
 
+WHOLE = (
+    "torch_mobilenetv2", "torch_mobilenetv3", "torch_resnet18w32", "torch_effnet", "torch_unet", "torch_diffunet",
+    "torch_bert_dyn", "torch_gpt", "torch_llama_kv", "torch_swin", "torch_lstm", "torch_wavenet", "q_mobilenetv2_qdq",
+    "tf_mobilenetv2",
+)  # fmt: skip
+"""Models of the collection, by the beginnings of their names, that the GPU computes alone."""
+
 REASONS = [
     ("computed ahead", "All that is fed tells shapes: the plan holds the result."),
     ("ImageDecoder", "Pictures are decoded by libraries of the host."),

@@ -9,7 +9,7 @@ from onnxlet_webgpu.provider import WebGpuProvider
 from tests.combinations import GPU, Campaign, combinations
 from tests.conformance import suite
 from tests.core import test_bug_cases as bug_cases
-from tests.models import ZooModel, zoo
+from tests.models import ZooModel, as_case, zoo
 from tests.webgpu import alone
 
 MODELS = zoo()
@@ -46,3 +46,10 @@ def test_bug_cases_on_the_gpu(gpu_provider: WebGpuProvider, level: str) -> None:
     with alone.gpu_first(gpu_provider):
         failed = suite.failures(BUG_CASES, lambda *given: alone.run(*given, level=level))
     assert not failed, f"{len(failed)} of {len(BUG_CASES)} cases fail:\n" + "\n".join(failed)
+
+
+@pytest.mark.parametrize("model", zoo(*alone.WHOLE), ids=lambda model: model.name)
+def test_models_on_the_gpu_alone(gpu_provider: WebGpuProvider, model: ZooModel) -> None:
+    """With the CPU's kernels and NumPy's definitions broken; dispatches are counted in wgpu."""
+    with alone.gpu_first(gpu_provider):
+        assert alone.check_alone(as_case(model)) > 5

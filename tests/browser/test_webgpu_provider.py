@@ -282,6 +282,37 @@ def test_a_warm_run_is_one_submission_and_one_readback(pyodide_worker: PyodideHo
     assert calls == {"submit": 1, "map": 1, "bindGroups": 0, "writes": 1}
 
 
+WARM = """
+from pyodide.code import run_js
+made = run_js('''(() => {
+  const made = { count: 0 };
+  for (const name of ["createComputePipeline", "createComputePipelineAsync"]) {
+    const original = GPUDevice.prototype[name];
+    GPUDevice.prototype[name] = function (...given) { made.count++; return original.apply(this, given); };
+  }
+  return made;
+})()''')
+import onnxlet
+session = await onnxlet.InferenceSession.create(bytes(model), providers=["webgpu"])
+told = []
+await session.warmup_async({"in0": feed.shape}, progress=lambda title, done, total: told.append([done, total]))
+before = made.count
+await session.run_async(None, {"in0": feed})
+after = made.count
+session.close()
+[before, after, told]
+"""
+
+
+def test_the_first_run_after_a_warm_up_makes_no_pipelines(pyodide_worker: PyodideHost):
+    """Counted in JavaScript, outside of our code."""
+    folder = model_folder("torch_mobilenetv2_ts")
+    data = np.load(folder / "data.npz")
+    before, after, told = pyodide_worker.run_python(WARM, model=folder / "model.onnx", feed=data["in:in0"])
+    assert after == before > 0
+    assert [done for done, _ in told] == list(range(1, told[-1][1] + 1))
+
+
 def test_out_of_memory_is_told(pyodide_worker: PyodideHost):
     """The browser says only later that it had no room; here it is made to say so."""
     code = (

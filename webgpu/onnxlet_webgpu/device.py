@@ -246,18 +246,20 @@ class Device:
 
     async def ready(self, pipelines: Sequence[Pipeline]) -> None:
         """Wait until pipelines are compiled. Raises `ProviderError` with the shader's line where one is not valid."""
-        for number, pipeline in enumerate(pipelines, 1):
-            if pipeline.pending is None:
+        waiting = {id(pipeline) for pipeline in pipelines if pipeline.pending is not None}
+        for number, pipeline in enumerate(pipelines if waiting else (), 1):
+            if id(pipeline) not in waiting:
                 continue
-            try:
-                pipeline.handle = await pipeline.pending
-            except Exception as error:
-                for each in pipelines:
-                    if each.pending is not None:  # it is compiled again when it is wanted again
-                        self._pipelines.pop(each.text, None)
-                self.check()
-                raise _shader_error(pipeline.text, error) from error
-            pipeline.pending = None
+            if pipeline.pending is not None:  # it is not where kernels share a shader
+                try:
+                    pipeline.handle = await pipeline.pending
+                except Exception as error:
+                    for each in pipelines:
+                        if each.pending is not None:  # it is compiled again when it is wanted again
+                            self._pipelines.pop(each.text, None)
+                    self.check()
+                    raise _shader_error(pipeline.text, error) from error
+                pipeline.pending = None
             self.tell(pipeline.text, number, len(pipelines))
 
     def _layout(self, bindings: int) -> tuple[Any, Any]:

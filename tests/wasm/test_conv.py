@@ -59,9 +59,9 @@ def depthwise(bench: Workbench, x, w, window: Window, bias=None, activation=0, l
     bench.call("pack_depthwise", units=-(-c // 4), w=bench.put(w), packed=packed, channels=c, taps=taps)
     y = bench.out((batch, oh, ow, c))
     bench.call(
-        "depthwise", units=batch * oh, x=bench.put(x), packed=packed, bias=0 if bias is None else bench.put(bias), y=y,
-        batch=batch, h=h, w=width, c=c, oh=oh, ow=ow, zeros=bench.put(np.zeros(width * c, np.float32)),
-        activation=activation, low=low, high=high, **window.fields,
+        "depthwise", units=pieces.spans(batch * oh, ow), x=bench.put(x), packed=packed,
+        bias=0 if bias is None else bench.put(bias), y=y, batch=batch, h=h, w=width, c=c, oh=oh, ow=ow,
+        zeros=bench.put(np.zeros(width * c, np.float32)), activation=activation, low=low, high=high, **window.fields,
     )  # fmt: skip
     bench.engine.free(packed, -(-c // 8) * 8 * taps * 4)
     return bench.get(y)
@@ -138,7 +138,9 @@ DEPTHWISE = [
 ]
 
 
-@pytest.mark.parametrize(("batch", "h", "w", "c"), [(1, 7, 7, 8), (2, 6, 13, 12), (1, 5, 9, 3), (1, 9, 17, 21)])
+@pytest.mark.parametrize(
+    ("batch", "h", "w", "c"), [(1, 7, 7, 8), (2, 6, 13, 12), (1, 5, 9, 3), (1, 9, 17, 21), (1, 5, 331, 9)]
+)
 @pytest.mark.parametrize("window", DEPTHWISE, ids=str)
 def test_depthwise(bench, batch, h, w, c, window):
     rng = np.random.default_rng(c)

@@ -50,9 +50,9 @@ def conv_transpose(bench: Workbench, x, w, window: Window, groups, shape, bias=N
         )  # fmt: skip
     y = bench.out((n, *shape, groups * oc))
     bench.call(
-        "gather_windows", units=n * shape[0], parts=parts, bias=0 if bias is None else bench.put(bias), y=y, batch=n,
-        h=h, w=width, oh=shape[0], ow=shape[1], oc=oc, groups=groups, activation=activation, low=low, high=high,
-        **window.fields, **FLAT,
+        "gather_windows", units=pieces.spans(n * shape[0], shape[1]), parts=parts,
+        bias=0 if bias is None else bench.put(bias), y=y, batch=n, h=h, w=width, oh=shape[0], ow=shape[1], oc=oc,
+        groups=groups, activation=activation, low=low, high=high, **window.fields, **FLAT,
     )  # fmt: skip
     bench.engine.free(parts, n * h * width * groups * columns * 4)
     return bench.get(y)
@@ -66,6 +66,7 @@ def conv_transpose(bench: Workbench, x, w, window: Window, groups, shape, bias=N
         ((1, 4, 4, 6, 2), 2, Window((4, 4), (2, 2), (1, 1, 1, 1)), (8, 8)),
         ((1, 3, 4, 4, 1), 4, Window((3, 3), (1, 2), (0, 1, 0, 1), (2, 1)), (7, 7)),
         ((1, 2, 2, 1, 8), 1, Window((1, 3), (3, 1)), (4, 4)),
+        ((1, 1, 90, 3, 5), 1, Window((1, 4), (1, 2), (0, 1, 0, 1)), (1, 180)),
     ],
     ids=str,
 )

@@ -10,7 +10,7 @@ from onnxlet_wasm import pieces
 from .windows import Window, patches
 from .workbench import Workbench
 
-SIZES = [(1, 7, 7, 8), (2, 6, 9, 5), (1, 1, 1, 1), (1, 10, 11, 20), (1, 5, 37, 2)]
+SIZES = [(1, 7, 7, 8), (2, 6, 9, 5), (1, 1, 1, 1), (1, 10, 11, 20), (1, 5, 37, 2), (1, 3, 331, 3)]
 WINDOWS = [
     Window((2, 2), (2, 2)),
     Window((3, 3), (2, 2), (1, 1, 1, 1)),
@@ -26,8 +26,9 @@ def pool(bench: Workbench, kernel: str, x: np.ndarray, window: Window, shape=Non
     oh, ow = shape or window.output(h, w)
     y = bench.out((batch, oh, ow, c))
     bench.call(
-        kernel, units=batch * oh, x=bench.put(x), y=y, batch=batch, h=h, w=w, c=c, oh=oh, ow=ow, **window.fields, **more
-    )
+        kernel, units=pieces.spans(batch * oh, ow), x=bench.put(x), y=y, batch=batch, h=h, w=w, c=c, oh=oh, ow=ow,
+        **window.fields, **more,
+    )  # fmt: skip
     return bench.get(y)
 
 

@@ -142,10 +142,33 @@ def product(m: int, k: int, n: int, batch: tuple[int, ...] = (), nodes: int = 1)
     ).SerializeToString()
 
 
+def long_rows(operator: str, **attributes: Any) -> bytes:
+    """One row of many pixels."""
+    return model(
+        [node(operator, ["x", "w"], ["y"], **attributes)],
+        [("x", FLOAT, [1, 64, 5000])],
+        [("y", FLOAT, [1, 64, "pixels"])],
+        {"w": some(64, 1, 9)},
+    ).SerializeToString()
+
+
+def recurrent() -> bytes:
+    """Both directions of a layer whose batch is one sequence."""
+    return model(
+        [node("GRU", ["x", "w", "r"], ["y"], hidden_size=256, direction="bidirectional")],
+        [("x", FLOAT, [9, 1, 8])],
+        [("y", FLOAT, [9, 2, 1, 256])],
+        {"w": some(2, 768, 8), "r": some(2, 768, 256) * 0.05},
+    ).SerializeToString()
+
+
 @pytest.mark.parametrize(
     "source",
     [
         pytest.param(product(128, 384, 400), id="few pieces"),
+        pytest.param(long_rows("Conv", group=64), id="a convolution's long row"),
+        pytest.param(long_rows("ConvTranspose", group=64, strides=[2]), id="a transposed convolution's long row"),
+        pytest.param(recurrent(), id="one sequence"),
         pytest.param(product(128, 128, 128, (2,)), id="two products"),
         pytest.param(product(64, 64, 96, nodes=20), id="many products"),
     ],

@@ -20,15 +20,16 @@ KERNEL(pack_conv_transpose, w, panels, groups, ic, oc, taps) {
 // y[oy][ox] = activation(bias + sum of parts[iy * w + ix][group][tap]) over all taps (r, s) and inputs with
 // iy * stride_h + r * dilation_h - pad_top = oy, and alike for columns, and for layers in three dimensions (d, od, kd).
 // Parts are [batch * d * h * w][groups][taps][oc]; y is [batch][od][oh][ow][groups * oc]; bias has groups * oc floats or
-// is 0. Unit: a row of output (batch * od * oh).
+// is 0. Unit: a span of a row of output (batch * od * oh).
 KERNEL(gather_windows, parts, bias, y, batch, d, h, w, od, oh, ow, oc, groups, kd, kh, kw, stride_d, stride_h, stride_w,
        pad_front, pad_top, pad_left, dilation_d, dilation_h, dilation_w, activation, low, high) {
     const word oc = a->oc, channels = a->groups * oc, taps = a->kd * a->kh * a->kw, pixel = a->groups * taps * oc;
-    for (word u = begin; u < end; u++) {
-        const word layer_at = u / a->oh % a->od + a->pad_front, row_at = u % a->oh + a->pad_top;
-        const float *parts = F32(a->parts) + u / a->oh / a->od * a->d * a->h * a->w * pixel;
-        float *line = F32(a->y) + u * a->ow * channels;
-        for (word o = 0; o < a->ow; o++) {
+    while (begin < end) {
+        const Span span = next_span(a->ow, &begin, end);
+        const word layer_at = span.row / a->oh % a->od + a->pad_front, row_at = span.row % a->oh + a->pad_top;
+        const float *parts = F32(a->parts) + span.row / a->oh / a->od * a->d * a->h * a->w * pixel;
+        float *line = F32(a->y) + span.row * a->ow * channels;
+        for (word o = span.from; o < span.to; o++) {
             float *y = line + o * channels;
             for (word i = 0; i < channels; i++) y[i] = a->bias ? F32(a->bias)[i] : 0.0f;
             for (word t = 0; t < a->kd * a->kh; t++) {
@@ -50,7 +51,7 @@ KERNEL(gather_windows, parts, bias, y, batch, d, h, w, od, oh, ow, oc, groups, k
             }
         }
         if (a->activation)
-            activate_block(line, a->ow * channels, 1, a->ow * channels, (int)a->activation, as_f32(a->low),
-                           as_f32(a->high));
+            activate_block(line + span.from * channels, channels, span.to - span.from, channels, (int)a->activation,
+                           as_f32(a->low), as_f32(a->high));
     }
 }

@@ -17,7 +17,7 @@ KERNEL(pack_depthwise, w, packed, channels, taps) {
 }
 
 // `zeros` points at zeros for a row of input (w * c floats, at least c). Bias has c floats or is 0.
-// Unit: a row of output (batch * oh of them).
+// Unit: a span of a row of output (batch * oh of them).
 KERNEL_ARGUMENTS(depthwise, x, packed, bias, y, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left,
                  dilation_h, dilation_w, zeros, activation, low, high)
 
@@ -118,10 +118,11 @@ KERNEL_BODY(depthwise) {
     const Strips *strip_pair = fast ? &strips[a->kh == 5][a->stride_w - 1] : 0;
     const float *near[MAX_ROWS];
     const float **rows = a->kh <= MAX_ROWS ? near : (const float **)scratch;
-    for (word u = begin; u < end; u++) {
-        const word image = u / a->oh, top = u % a->oh * a->stride_h - a->pad_top;
+    while (begin < end) {
+        const Span span = next_span(a->ow, &begin, end);
+        const word image = span.row / a->oh, top = span.row % a->oh * a->stride_h - a->pad_top;
         const float *x = F32(a->x) + image * a->h * a->w * c;
-        float *y = F32(a->y) + u * a->ow * c;
+        float *y = F32(a->y) + span.row * a->ow * c;
         for (word r = 0; r < a->kh; r++) {
             const word row = top + r * a->dilation_h;
             rows[r] = row < 0 || row >= a->h ? 0 : x + row * a->w * c;
@@ -131,11 +132,11 @@ KERNEL_BODY(depthwise) {
         const word room = a->w - 1 - reach + a->pad_left;
         const word first = min_word(a->ow, div_up(max_word(a->pad_left, 0), a->stride_w));
         const word last = room < 0 ? first : max_word(first, min_word(a->ow, room / a->stride_w + 1));
-        word o = 0;
-        while (o < a->ow) {
+        word o = span.from;
+        while (o < span.to) {
             const word left = o * a->stride_w - a->pad_left;
             if (fast && o >= first && o < last) {
-                const word width = last - o >= WIDTH ? WIDTH : 1;
+                const word width = min_word(last, span.to) - o >= WIDTH ? WIDTH : 1;
                 const float *starts[5];
                 for (word r = 0; r < a->kh; r++) starts[r] = rows[r] ? rows[r] + left * c : zeros;
                 (width == WIDTH ? strip_pair->wide : strip_pair->single)(starts, c, F32(a->packed), bias, y + o * c,
@@ -152,6 +153,7 @@ KERNEL_BODY(depthwise) {
             pixel(a, rows, left, s0, max_word(s0, s1), bias, y + o * c, 0, (vf)low, (vf)high);
             o++;
         }
-        if (activation > 1) activate_block(y, a->ow * c, 1, a->ow * c, activation, as_f32(a->low), as_f32(a->high));
+        if (activation > 1)
+            activate_block(y + span.from * c, c, span.to - span.from, c, activation, as_f32(a->low), as_f32(a->high));
     }
 }

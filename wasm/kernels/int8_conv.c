@@ -163,7 +163,7 @@ INLINE vi dot_pairs(vs a, vs b) {
 
 // As conv_int8, with c channels, each of which has a window of its own; weights from pack_depthwise_int8. `scales` is 1
 // or c. Up to 64 bytes beyond scales, addends and biases are read. Scratch: 16 * round_up(kh * kw, 2) + round_up(c, 16)
-// + 16 bytes. Unit: a row of output (batch * oh of them).
+// + 16 bytes. Unit: a span of a row of output (batch * oh).
 KERNEL_ARGUMENTS(depthwise_int8, x, type, x_zero, packed, sums, y, y_type, scale, scales, addend, y_zero, bias,
                  activation, low, high, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left,
                  dilation_h, dilation_w)
@@ -221,10 +221,11 @@ KERNEL_BODY(depthwise_int8) {
     taps[ROUND_UP(count, 2) - 1] = outside;
     const int32_t y_zero = of_bytes(a->y_type) ? zero_at(a->y_type, a->y_zero) : 0;
     const Rounding rounding = rounding_to(a->y_type == TYPE_I8, y_zero);
-    for (word u = begin; u < end; u++) {
-        const uint8_t *image = PTR(const uint8_t, a->x) + u / a->oh * a->h * line;
-        const word top = u % a->oh * a->stride_h - a->pad_top;
-        for (word pixel = 0; pixel < a->ow; pixel++) {
+    while (begin < end) {
+        const Span span = next_span(a->ow, &begin, end);
+        const uint8_t *image = PTR(const uint8_t, a->x) + span.row / a->oh * a->h * line;
+        const word top = span.row % a->oh * a->stride_h - a->pad_top;
+        for (word pixel = span.from; pixel < span.to; pixel++) {
             const word left = pixel * a->stride_w - a->pad_left;
             for (word r = 0, tap = 0; r < a->kh; r++) {
                 const word row = top + r * a->dilation_h;
@@ -233,12 +234,12 @@ KERNEL_BODY(depthwise_int8) {
                     taps[tap++] =
                         inside && (uint64_t)column < (uint64_t)a->w ? image + row * line + column * a->c : outside;
             }
-            const word at = (u * a->ow + pixel) * a->c;
+            const word at = (span.row * a->ow + pixel) * a->c;
             if (a->type == TYPE_I8) depthwise_pixel(a, taps, at, zero, &rounding, 1);
             else depthwise_pixel(a, taps, at, zero, &rounding, 0);
         }
         if (a->activation)
-            activate_block(F32(a->y) + u * a->ow * a->c, a->c, a->ow, a->c, (int)a->activation, as_f32(a->low),
-                           as_f32(a->high));
+            activate_block(F32(a->y) + (span.row * a->ow + span.from) * a->c, a->c, span.to - span.from, a->c,
+                           (int)a->activation, as_f32(a->low), as_f32(a->high));
     }
 }

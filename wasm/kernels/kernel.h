@@ -66,6 +66,21 @@ INLINE word min_word(word a, word b) { return a < b ? a : b; }
 INLINE word max_word(word a, word b) { return a > b ? a : b; }
 INLINE word div_up(word a, word b) { return (a + b - 1) / b; }
 
+// Units that are spans of rows of pixels: up to SPAN pixels, so that one long row falls into many (pieces.py says the
+// same).
+#define SPAN 64
+typedef struct {
+    word row, from, to;
+} Span;
+
+// As many of the spans [*begin, end) as are of the same row, from *begin on, which moves behind them.
+INLINE Span next_span(word columns, word *begin, word end) {
+    const word spans = div_up(columns, SPAN), row = *begin / spans, first = *begin % spans;
+    const word last = min_word(spans, first + end - *begin);
+    *begin += last - first;
+    return (Span){row, first * SPAN, min_word(columns, last * SPAN)};
+}
+
 // Vectors. `vf` has LANES float32 lanes, `vi` as many int32 lanes; comparisons of `vf` give a `vi` mask of 0 and -1.
 // Arithmetic is the operators +, -, *, /, selection is ?:, and (vf)x makes all lanes x. Elementary functions, minimum,
 // maximum and clamping as NumPy has them (NaN goes through) are in vecmath.h.

@@ -5,18 +5,19 @@
 
 #define INFINITE __builtin_inff()
 
-// The maximum of each window; -inf where it lies outside the image altogether. Unit: a row of output (batch * oh).
+// The maximum of each window; -inf where it lies outside the image altogether. Unit: a span of a row of output (batch * oh).
 KERNEL(pool_max, x, y, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w) {
     const word c = a->c, right = a->dilation_w * c, down = a->dilation_h * a->w * c;
-    for (word u = begin; u < end; u++) {
-        const float *x = F32(a->x) + u / a->oh * a->h * a->w * c;
-        const word top = u % a->oh * a->stride_h - a->pad_top;
+    while (begin < end) {
+        const Span span = next_span(a->ow, &begin, end);
+        const float *x = F32(a->x) + span.row / a->oh * a->h * a->w * c;
+        const word top = span.row % a->oh * a->stride_h - a->pad_top;
         const Range rows = inside(top, a->kh, a->dilation_h, a->h);
-        for (word o = 0; o < a->ow; o++) {
+        for (word o = span.from; o < span.to; o++) {
             const word left = o * a->stride_w - a->pad_left;
             const Range columns = inside(left, a->kw, a->dilation_w, a->w);
             const word corner = ((top + rows.from * a->dilation_h) * a->w + left + columns.from * a->dilation_w) * c;
-            float *y = F32(a->y) + (u * a->ow + o) * c;
+            float *y = F32(a->y) + (span.row * a->ow + o) * c;
             for (word i = 0; i < c; i += LANES) {
                 const word lanes = min_word(LANES, c - i);
                 vf best = (vf)-INFINITE;
@@ -36,16 +37,17 @@ KERNEL(pool_max, x, y, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_t
 }
 
 // The mean of each window, over the taps inside the image, or with `include_pad` over those inside the image padded to
-// (pad_top + h + pad_bottom) x (pad_left + w + pad_right). Unit: a row of output (batch * oh).
+// (pad_top + h + pad_bottom) x (pad_left + w + pad_right). Unit: a span of a row of output (batch * oh).
 KERNEL(pool_average, x, y, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left, pad_bottom, pad_right,
        dilation_h, dilation_w, include_pad) {
     const word c = a->c, right = a->dilation_w * c, down = a->dilation_h * a->w * c;
-    for (word u = begin; u < end; u++) {
-        const float *x = F32(a->x) + u / a->oh * a->h * a->w * c;
-        const word top = u % a->oh * a->stride_h - a->pad_top;
+    while (begin < end) {
+        const Span span = next_span(a->ow, &begin, end);
+        const float *x = F32(a->x) + span.row / a->oh * a->h * a->w * c;
+        const word top = span.row % a->oh * a->stride_h - a->pad_top;
         const Range rows = inside(top, a->kh, a->dilation_h, a->h);
         const Range tall = inside(top + a->pad_top, a->kh, a->dilation_h, a->pad_top + a->h + a->pad_bottom);
-        for (word o = 0; o < a->ow; o++) {
+        for (word o = span.from; o < span.to; o++) {
             const word left = o * a->stride_w - a->pad_left;
             const Range columns = inside(left, a->kw, a->dilation_w, a->w);
             const Range wide = inside(left + a->pad_left, a->kw, a->dilation_w, a->pad_left + a->w + a->pad_right);
@@ -53,7 +55,7 @@ KERNEL(pool_average, x, y, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, p
                                               : (rows.to - rows.from) * (columns.to - columns.from);
             const word corner = ((top + rows.from * a->dilation_h) * a->w + left + columns.from * a->dilation_w) * c;
             const vf divisor = (vf)(float)count;
-            float *y = F32(a->y) + (u * a->ow + o) * c;
+            float *y = F32(a->y) + (span.row * a->ow + o) * c;
             for (word i = 0; i < c; i += LANES) {
                 const word lanes = min_word(LANES, c - i);
                 vf total = (vf)0.0f;

@@ -46,6 +46,14 @@ def conv_scratch(kh: int, kw: int) -> int:
     return 768 * kh * kw
 
 
+SPAN = 64
+
+
+def spans(rows: int, columns: int) -> int:
+    """Units of kernels that work on spans of rows of pixels."""
+    return rows * -(-columns // SPAN)
+
+
 CHANNEL_BLOCK = 32
 PIXEL_BLOCK = 32
 

@@ -214,21 +214,21 @@ def _padded(c: Compiler, g: Convolution) -> tuple[Place, int, int]:
 def _depthwise(c: Compiler, g: Convolution, bias: Place, residual: Place, activation: Activation) -> None:
     w, taps = g.window, prod(g.window.kernel)
     nbytes = pieces.packed_size(taps, g.channels)
-    units = -(-g.channels // MIN_LANES)
+    blocks = -(-g.channels // MIN_LANES)
     tensor = c.tensor(1)
     if tensor is None:
         packed: Place = c.temporary(nbytes)
-        c.emit("pack_depthwise", units=units, w=c.input(1), packed=packed, channels=g.channels, taps=taps)
+        c.emit("pack_depthwise", units=blocks, w=c.input(1), packed=packed, channels=g.channels, taps=taps)
     else:
 
         def pack(raw: int, address: int) -> None:
-            c.memory.engine.call("pack_depthwise", units=units, w=raw, packed=address, channels=g.channels, taps=taps)
+            c.memory.engine.call("pack_depthwise", units=blocks, w=raw, packed=address, channels=g.channels, taps=taps)
 
         packed = c.memory.packed(tensor, "depthwise", nbytes, pack)
     x, y = c.input(0, LAST), c.output(0, LAST)
-    rows = g.batch * w.output[0]
+    units = pieces.spans(g.batch * w.output[0], w.output[1])
     c.emit(
-        "depthwise", units=rows, grain=g.grain(rows), x=x, packed=packed, bias=bias, y=y, batch=g.batch,
+        "depthwise", units=units, grain=g.grain(units), x=x, packed=packed, bias=bias, y=y, batch=g.batch,
         h=w.input[0], w=w.input[1], c=g.channels, oh=w.output[0], ow=w.output[1], kh=w.kernel[0], kw=w.kernel[1],
         stride_h=w.strides[0], stride_w=w.strides[1], pad_top=w.begin[0], pad_left=w.begin[1],
         dilation_h=w.dilations[0], dilation_w=w.dilations[1], zeros=c.memory.zeros(4 * w.input[1] * g.channels),

@@ -71,9 +71,9 @@ def conv_transpose(step: Step) -> Emit:
                       columns, 1)  # fmt: skip
             copy_block(c, parts, source, y, strides_of(lengths), lengths, 4)
             return
-        rows = batch * sizes["od"] * sizes["oh"]
+        units = pieces.spans(batch * sizes["od"] * sizes["oh"], sizes["ow"])
         c.emit(
-            "gather_windows", units=rows, grain=grain(rows, pixels * groups * columns), parts=parts, bias=c.input(2),
+            "gather_windows", units=units, grain=grain(units, pixels * groups * columns), parts=parts, bias=c.input(2),
             y=y, batch=batch, oc=per_group, groups=groups, **sizes, **activation_fields(NO_ACTIVATION),
         )  # fmt: skip
 
@@ -131,7 +131,7 @@ def col2im(step: Step) -> Emit:
         parts, y = c.temporary(4 * batch * rows * blocks), c.output(0, LAST)
         lengths = (batch, blocks, taps, channels)
         copy_block(c, c.input(0), (rows * blocks, 1, blocks, taps * blocks), parts, strides_of(lengths), lengths, 4)
-        units = batch * sizes["od"] * sizes["oh"]
+        units = pieces.spans(batch * sizes["od"] * sizes["oh"], sizes["ow"])
         c.emit("gather_windows", units=units, grain=grain(units, batch * blocks * rows), parts=parts, bias=0, y=y,
                batch=batch, oc=channels, groups=1, **sizes, **activation_fields(NO_ACTIVATION))  # fmt: skip
 

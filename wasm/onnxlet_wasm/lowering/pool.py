@@ -8,6 +8,7 @@ from onnxlet.providers.base import Step
 
 from ..compiler import Compiler
 from ..layouts import LAST, PLAIN, same_in_both, size_of
+from ..pieces import spans
 from .common import F32, MOVED, TYPE_CODES, Window, grain, need_float32, shape_of, window_of
 from .pool_any import pool_any
 from .reduce import OPERATIONS
@@ -67,7 +68,7 @@ def pool(step: Step) -> Emit:
             c.emit("pool_planes", units=units, grain=grain(units, work), scratch=_planes_scratch(window), x=x, y=y,
                    planes=batch * channels, maximum=int(maximum), **fields, **mean)  # fmt: skip
             return
-        units = batch * window.output[0]
+        units = spans(batch * window.output[0], window.output[1])
         fields |= {"batch": batch, "c": channels}
         if maximum:
             c.emit("pool_max", units=units, grain=grain(units, work), x=x, y=y, **fields)

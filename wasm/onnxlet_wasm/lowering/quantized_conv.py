@@ -181,9 +181,9 @@ def _emit(c: Compiler, g: Convolution, weights: int, x_zero: int, w_zero: int, e
     }  # fmt: skip
     if g.depthwise:
         packed, sums = _packed_depthwise(c, weights, w_zero, g.channels, taps)
-        x, y, rows = c.input(0, LAST), c.output(0, LAST), g.batch * w.output[0]
+        x, y, units = c.input(0, LAST), c.output(0, LAST), pieces.spans(g.batch * w.output[0], w.output[1])
         c.emit(
-            "depthwise_int8", units=rows, grain=g.grain(rows), scratch=16 * (taps + 1) + g.channels + 64, x=x, y=y,
+            "depthwise_int8", units=units, grain=g.grain(units), scratch=16 * (taps + 1) + g.channels + 64, x=x, y=y,
             packed=packed, sums=sums, c=g.channels, **fields,
         )  # fmt: skip
         return

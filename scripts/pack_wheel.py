@@ -1,7 +1,7 @@
 """A wheel whose modules are one file for each package: what a page downloads.
 
 Some two hundred small modules compress badly one by one, and each costs a wheel 180 bytes of headers and its row in
-RECORD. Packed, a package's modules are in an archive beside its top `__init__`, compressed as a whole: sources by
+RECORD. Packed, the modules of all packages are in an archive beside `archive.py`, compressed as a whole: sources by
 bzip2, which makes them a sixth smaller than the wheel's own compression would; bytecode, which is there to be fast, by
 the wheel. `onnxlet.archive` imports them. What is no module stays a file of its own. Kernels are in one compressed
 file, which takes a page 30 ms to take apart; beside bytecode is also the build that most browsers use, as it is.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import bz2
 import lzma
-from collections import defaultdict
 from pathlib import Path
 
 import slim_wheel
@@ -26,18 +25,20 @@ OUTSIDE = {"__init__", "archive"}
 def pack(wheel: Path, target: Path) -> None:
     """Write the packed form of a pure wheel, of sources or of bytecode, as `target`."""
     contents = slim_wheel.read(wheel)
-    packages: dict[str, dict[str, bytes]] = defaultdict(dict)
+    modules: dict[str, bytes] = {}
+    place = ""
     for name in sorted(contents):
         package, _, path = name.partition("/")
         stem, _, suffix = path.rpartition(".")
         if suffix in {"py", "pyc"} and stem not in OUTSIDE:
-            packages[package][path] = contents.pop(name)
+            modules[name] = contents.pop(name)
+        elif stem == "archive":
+            place = f"{package}/{ARCHIVE}"
     quick = {}
     if KERNELS in contents and any(name.endswith(".pyc") for name in contents):
         both = lzma.decompress(contents[KERNELS])
         quick = {KERNELS.replace(".lzma", ".wasm"): both[: both.index(both[:8], 8)]}
-    archives = {f"{package}/{ARCHIVE}": _archive(modules) for package, modules in packages.items()}
-    slim_wheel.write(target, archives | quick | contents)
+    slim_wheel.write(target, {place: _archive(modules)} | quick | contents)
 
 
 def _archive(modules: dict[str, bytes]) -> bytes:

@@ -10,8 +10,8 @@ import itertools
 import keyword
 import string
 import symtable
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Set
+from pathlib import Path, PurePosixPath
 
 import slim_wheel
 
@@ -19,6 +19,8 @@ LETTERS = string.ascii_lowercase + string.ascii_uppercase
 SHORT = [*LETTERS, *map("".join, itertools.product(LETTERS, string.ascii_lowercase))]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
+PUBLIC = {"onnxlet", "onnxlet/onnxruntime_face"}
+"""The folders of the modules whose functions users call, and may name the arguments."""
 NAMED = ast.ExceptHandler | ast.MatchAs | ast.MatchStar
 
 
@@ -26,23 +28,43 @@ def apply(wheel: Path) -> None:
     """Give the modules of a wheel short names, in place."""
     contents = slim_wheel.read(wheel)
     modules = {name: content.decode() for name, content in contents.items() if name.endswith(".py")}
-    kept = named(modules.values())
-    slim_wheel.write(wheel, contents | {name: shorten(text, kept).encode() for name, text in modules.items()})
+    kept, open_to = named(modules.values()), called_with_any(modules.values())
+    for name, text in modules.items():
+        public = str(PurePosixPath(name).parent) in PUBLIC
+        contents[name] = shorten(text, kept, open_to, public).encode()
+    slim_wheel.write(wheel, contents)
 
 
 def named(sources: Iterable[str]) -> set[str]:
     """The names by which the code of a package may pass arguments: keywords, and all strings that could be keys."""
     found = set()
-    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
+    for node in _nodes(sources):
         if isinstance(node, ast.keyword) and node.arg:
             found.add(node.arg)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.update(node.value.split())
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            found.add(node.value)
+        elif isinstance(node, ast.Attribute) and node.attr == "split" and isinstance(node.value, ast.Constant):
+            found.update(str(node.value.value).split())
     return found
 
 
-def shorten(source: str, kept: set[str]) -> str:
-    """The module with short names. Parameters whose names are in `kept` keep theirs.
+def called_with_any(sources: Iterable[str]) -> set[str]:
+    """The names of functions that get a dictionary of arguments somewhere: their keys may come from outside."""
+    found = set()
+    for node in _nodes(sources):
+        if isinstance(node, ast.Call) and any(argument.arg is None for argument in node.keywords):
+            called = [node.func, *node.args]  # `partial(function, **more)`
+            found |= {getattr(expression, "attr", getattr(expression, "id", "")) for expression in called}
+    return found - {""}
+
+
+def _nodes(sources: Iterable[str]) -> Iterator[ast.AST]:
+    return (node for source in sources for node in ast.walk(ast.parse(source)))
+
+
+def shorten(source: str, kept: set[str], open_to: Set[str] = frozenset(), public: bool = True) -> str:
+    """The module with short names. Parameters whose names are in `kept` keep theirs, so do those of functions in
+    `open_to` and, in a `public` module, those of functions that are not private.
 
     A module that would not be the same program in other words (it shows a name, as `f"{name=}"` does) stays as it is.
     """
@@ -58,7 +80,7 @@ def shorten(source: str, kept: set[str]) -> str:
         unclear = {
             _name(node) for node in uses if not lines[node.lineno - 1].startswith(_name(node).encode(), node.col_offset)
         }
-        new = _new_names(list(map(_name, uses)), _fixed(root, kept) | unclear, table)
+        new = _new_names(list(map(_name, uses)), _fixed(root, kept, open_to, public) | unclear, table)
         for node in uses:
             old = _name(node)
             if old in new:
@@ -150,7 +172,7 @@ def _scopes(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
     return local, elsewhere
 
 
-def _fixed(root: Function, kept: set[str]) -> set[str | None]:
+def _fixed(root: Function, kept: set[str], open_to: Set[str], public: bool) -> set[str | None]:
     """Names that are written where they are no name of the syntax tree, and those of parameters that callers use."""
     nodes, fixed = list(_inside(root)), set[str | None]()
     for node in nodes:
@@ -165,8 +187,9 @@ def _fixed(root: Function, kept: set[str]) -> set[str | None]:
     functions = [root, *(node for node in nodes if isinstance(node, Function))]
     for function in functions:
         fixed.update(argument.arg for argument in function.args.kwonlyargs)
-        private = function is not root or getattr(root, "name", "_").startswith("_")
-        private = private and not getattr(function, "name", "_").startswith("__")
+        name = getattr(function, "name", "_")
+        private = not public or function is not root or name.startswith("_")
+        private = private and not name.startswith("__") and name not in open_to
         seen = [function.args.vararg, function.args.kwarg]  # by who asks for a public function's signature
         fixed.update(argument.arg for argument in seen if argument and not private)
         fixed.update(argument.arg for argument in function.args.args if not private or argument.arg in kept)

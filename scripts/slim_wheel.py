@@ -30,6 +30,7 @@ DESKTOP = re.compile(
 )
 """What Pyodide has no use for: the command line, the pytest plugin, and the modules that a site serves beside the
 wheel."""
+TYPING = {"typing", "collections.abc", "types"}
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -73,30 +74,59 @@ def _digest(content: bytes) -> str:
 
 
 def slim_module(source: str, documented: bool = False) -> str:
-    """A module's source without comments and, unless `documented`, docstrings and annotations of functions.
+    """A module's source without comments, docstrings and annotations of functions.
+
+    One that is `documented` keeps annotations, and the first lines of public docstrings.
 
     Line by line it is the same code, indented by one space where it was four.
     """
     lines = source.splitlines()
+    tree = ast.parse(source)
     if not documented:
-        tree = ast.parse(source)
         for row, start, end in sorted([*_annotations(tree, lines), *_local_annotations(tree)], reverse=True):
             line = lines[row - 1].encode()  # columns count bytes
             lines[row - 1] = (line[:start] + line[end:]).decode()
-        for node, first, last in _docstrings(tree):
-            lines[first - 1 : last] = [""] * (last - first + 1)
-            if isinstance(node, ast.ClassDef) and node.decorator_list and first == node.body[0].lineno:
-                lines[first - 1] = " " * node.body[0].col_offset + '" "'  # a dataclass without works long to make one
-        texts = _rows_inside_strings(tree)
-        for row, line in enumerate(lines, 1):
-            if row not in texts:
-                rest = line.lstrip(" ")
-                lines[row - 1] = " " * ((len(line) - len(rest)) // 4) + rest
+    for node, first, last in _docstrings(tree):
+        inner = not isinstance(node, ast.Module) and first == node.body[0].lineno
+        kept = _summary(lines[first - 1]) if documented and inner and not node.name.startswith("_") else ""
+        if not kept and inner and isinstance(node, ast.ClassDef) and node.decorator_list:
+            kept = " " * node.body[0].col_offset + '" "'  # a dataclass without works long to make one
+        lines[first - 1 : last] = [kept] + [""] * (last - first)
+    _remove_types(lines)
+    texts = _rows_inside_strings(ast.parse("\n".join(lines)))
+    for row, line in enumerate(lines, 1):
+        if row not in texts:
+            rest = line.lstrip(" ")
+            lines[row - 1] = " " * ((len(line) - len(rest)) // 4) + rest
     for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column].rstrip()
     return "\n".join(lines) + "\n"
+
+
+def _summary(line: str) -> str:
+    """The first line of a docstring as a docstring."""
+    text = line.rstrip()
+    if not text.lstrip().startswith('"""'):
+        return ""
+    return text if text.endswith('"""') and len(text.lstrip()) > 5 else text + '"""'
+
+
+def _remove_types(lines: list[str]) -> None:
+    """Take out, in place, imports of types that nothing reads any more."""
+    tree = ast.parse("\n".join(lines))
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words.update(re.findall(r"\w+", node.value))
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module in TYPING:
+            kept = [alias for alias in node.names if (alias.asname or alias.name) in words]
+            last = node.end_lineno or node.lineno
+            if len(kept) < len(node.names):
+                text = ast.unparse(ast.ImportFrom(node.module, kept, 0)) if kept else ""
+                lines[node.lineno - 1 : last] = [text] + [""] * (last - node.lineno)
 
 
 def slim_script(source: str) -> str:

@@ -1,4 +1,4 @@
-"""Where a pure wheel has its modules: in an archive for each package, as `scripts/pack_wheel.py` makes them.
+"""Where a pure wheel has its modules: in an archive for all packages, as `scripts/pack_wheel.py` makes it.
 
 Wheels for desktops and checkouts have their modules in files, and no archive. An archive is a line of words, path and
 length in turn, and then the files' contents one after the other; all of it may be compressed by bzip2.
@@ -13,22 +13,17 @@ from importlib.machinery import ModuleSpec, SourceFileLoader, SourcelessFileLoad
 from importlib.util import spec_from_file_location
 from types import ModuleType
 
-NAME = "modules.pack"
+PLACE = os.path.join(os.path.dirname(__file__), "modules.pack")
 SUFFIX = os.path.splitext(__file__)[1]
 """Of this module, which is in no archive, and of those that are in one: all are sources, or all are bytecode."""
 
 _files: dict[str, bytes] = {}
-"""The contents of the archives in use."""
+"""The contents of the archive."""
 
 
 def extended(path: MutableSequence[str]) -> MutableSequence[str]:
-    """The `__path__` of a package with the package's archive, if there is one."""
-    place = os.path.join(path[0], NAME)
-    if not os.path.isfile(place):
-        return path
-    with open(place, "rb") as file:
-        _files.update({os.path.join(place, *name.split("/")): content for name, content in unpacked(file.read())})
-    return [*path, place]
+    """The `__path__` of a package with the package's folder in the archive, if there is one."""
+    return [*path, os.path.join(PLACE, os.path.basename(path[0]))] if _files else path
 
 
 def unpacked(archive: bytes) -> Iterator[tuple[str, bytes]]:
@@ -48,8 +43,8 @@ class Finder:
     """Finds the modules in one folder of an archive."""
 
     def __init__(self, folder: str):
-        if os.sep + NAME not in folder:
-            raise ImportError("not one of onnxlet's archives")
+        if not folder.startswith(PLACE):
+            raise ImportError("not in onnxlet's archive")
         self.folder = folder
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -80,4 +75,7 @@ class Bytecode(SourcelessFileLoader):
         return _files[path]
 
 
-sys.path_hooks.insert(0, Finder)
+if os.path.isfile(PLACE):
+    with open(PLACE, "rb") as packed:
+        _files.update((os.path.join(PLACE, *name.split("/")), content) for name, content in unpacked(packed.read()))
+    sys.path_hooks.insert(0, Finder)

@@ -46,8 +46,25 @@ def test_names(source: str, expected: str) -> None:
     assert short_names.shorten(source, {"axis"}) == expected
 
 
-def test_named_are_keywords_of_calls_and_words_of_strings() -> None:
-    assert short_names.named(["f(x=1)", "d = {'y': z}\nf(**d)"]) == {"x", "y"}
+def test_functions_of_other_modules_give_short_names_to_parameters() -> None:
+    source = "def f(left, *rest, axis, **more): return left\nclass A:\n def __init__(self, left): pass\n"
+    expected = "def f(a, *b, axis, **c): return a\nclass A:\n def __init__(self, left): pass\n"
+    assert short_names.shorten(source, set(), public=False) == expected
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_functions_called_with_any_names_keep_parameters(public: bool) -> None:
+    source = "def _f(left): return left\n"
+    assert short_names.shorten(source, set(), {"_f"}, public) == source
+
+
+def test_named_are_keywords_of_calls_and_strings_that_could_be() -> None:
+    sources = ["f(x=1)", "d = {'y': z}\nf(**d)", "names = 'u v'.split()", "raise ValueError('no key')"]
+    assert short_names.named(sources) == {"x", "y", "u", "v"}
+
+
+def test_called_with_any_names() -> None:
+    assert short_names.called_with_any(["f(**x)\na.g(1, **y)\nh(2)", "partial(k, **z)"]) == {"f", "g", "partial", "k"}
 
 
 def test_a_module_that_shows_a_name_stays() -> None:

@@ -43,6 +43,10 @@ class WithoutLocalAnnotations(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
 
+def imports_types(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module in slim_wheel.TYPING
+
+
 def code(source: str) -> str:
     """The syntax tree and the lines of its nodes, without docstrings and the annotations of functions and in them."""
     tree = WithoutLocalAnnotations().visit(ast.parse(source))
@@ -51,6 +55,8 @@ def code(source: str) -> str:
             node.annotation = None
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.returns = None
+        if isinstance(node, ast.Module):
+            node.body = [statement for statement in node.body if not imports_types(statement)]
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [statement for statement in node.body if not slim_wheel._is_text(statement)] or node.body
     lines = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr)]
@@ -78,20 +84,33 @@ def test_no_name_is_missing(tmp_path: Path) -> None:
 def test_comments_and_docstrings() -> None:
     source = 'def f(x):  # why\n    """What."""\n    # how\n    return "#" + x\n'
     assert slim_wheel.slim_module(source) == 'def f(x):\n\n\n return "#" + x\n'
-    assert slim_wheel.slim_module(source, documented=True) == 'def f(x):\n    """What."""\n\n    return "#" + x\n'
+    assert slim_wheel.slim_module(source, documented=True) == 'def f(x):\n """What."""\n\n return "#" + x\n'
 
 
 def test_docstrings_of_variables() -> None:
     source = 'X = 1\n"""What."""\nclass A:\n    x: int = 1\n    """What.\n\n    Why.\n    """\n'
-    assert slim_wheel.slim_module(source) == "X = 1\n\nclass A:\n x: int = 1\n\n\n\n\n"
-    assert slim_wheel.slim_module(source, documented=True) == source
+    slim = "X = 1\n\nclass A:\n x: int = 1\n\n\n\n\n"
+    assert slim_wheel.slim_module(source) == slim_wheel.slim_module(source, documented=True) == slim
+
+
+def test_public_docstrings_keep_their_first_lines() -> None:
+    source = 'class A:\n    """What.\n\n    Why.\n    """\n    def _f(self):\n        """How."""\n        return 1\n'
+    slim = 'class A:\n """What."""\n\n\n\n def _f(self):\n\n  return 1\n'
+    assert slim_wheel.slim_module(source, documented=True) == slim
 
 
 def test_annotations() -> None:
     source = "class A:\n    x: int = 1\n    def f(self, y: str = 'é', *z: int) -> dict[str, int]: ...\n"
     slim = "class A:\n x: int = 1\n def f(self, y = 'é', *z): ...\n"
     assert slim_wheel.slim_module(source) == slim
-    assert slim_wheel.slim_module(source, documented=True) == source
+    assert slim_wheel.slim_module(source, documented=True) == source.replace("    ", " ")
+
+
+def test_imports_for_annotations() -> None:
+    source = "from typing import (\n    Any,\n    NamedTuple,\n)\nfrom collections.abc import Callable\n"
+    source += "class A(NamedTuple):\n    x: int\n    def f(self, y: Any) -> Callable: ...\n"
+    slim = "from typing import NamedTuple\n\n\n\n\nclass A(NamedTuple):\n x: int\n def f(self, y): ...\n"
+    assert slim_wheel.slim_module(source) == slim
 
 
 def test_annotations_in_functions() -> None:

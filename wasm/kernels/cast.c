@@ -61,10 +61,14 @@ static void read_integers(word type, const void *x, int64_t *y, word n) {
 
 static void read_floats(word type, const void *x, double *y, word n) {
     switch (type) {
-        READ(F32, float, double) READ(F64, double, double) READ(I8, int8_t, double) READ(U8, uint8_t, double)
-        READ(BOOL, uint8_t, double) READ(I16, int16_t, double) READ(U16, uint16_t, double) READ(I32, int32_t, double)
-        READ(U32, uint32_t, double) READ(I64, int64_t, double) READ(U64, uint64_t, double)
+        READ(F32, float, double) READ(F64, double, double) READ(U8, uint8_t, double) READ(BOOL, uint8_t, double)
+        READ(I32, int32_t, double) READ(I64, int64_t, double) READ(U64, uint64_t, double)
     case TYPE_F16: EACH y[i] = half_to_double(((const uint16_t *)x)[i]); break;
+    default: {
+        int64_t integers[BLOCK];
+        read_integers(type, x, integers, n);
+        EACH y[i] = (double)integers[i];
+    }
     }
 }
 
@@ -82,9 +86,13 @@ static void write_integers(word type, const int64_t *x, void *y, word n) {
 static void write_floats(word type, const double *x, void *y, word n) {
     switch (type) {
         WRITE(F32, float, x[i]) WRITE(F64, double, x[i]) WRITE(F16, uint16_t, double_to_half(x[i]))
-        WRITE(BOOL, uint8_t, x[i] != 0) WRITE(I8, int8_t, to_int64(x[i])) WRITE(U8, uint8_t, to_int64(x[i]))
-        WRITE(I16, int16_t, to_int64(x[i])) WRITE(U16, uint16_t, to_int64(x[i])) WRITE(I32, int32_t, to_int64(x[i]))
-        WRITE(U32, uint32_t, to_int64(x[i])) WRITE(I64, int64_t, to_int64(x[i])) WRITE(U64, int64_t, to_int64(x[i]))
+        WRITE(BOOL, uint8_t, x[i] != 0) WRITE(U8, uint8_t, to_int64(x[i])) WRITE(I32, int32_t, to_int64(x[i]))
+        WRITE(I64, int64_t, to_int64(x[i]))
+    default: {
+        int64_t integers[BLOCK];
+        EACH integers[i] = to_int64(x[i]);
+        write_integers(type, integers, y, n);
+    }
     }
 }
 

@@ -34,10 +34,22 @@ SMALL = frozenset({"cumsum.c", "grid_sample.c", "pool_any.c", "rare.c", "roi_ali
 """Sources of what models seldom ask for, or is no slower so: compiled for size, as every page downloads the kernels."""
 
 SMALL_IN_WASM = SMALL | {
-    *("argreduce.c", "bytes.c", "conv.c", "conv_transpose.c", "gather.c", "gemm.c", "int8.c", "int8_tile.c"),
-    *("interpreter.c", "layout.c", "rotary.c", "runtime.c", "tile.c", "trees.c"),
+    *(
+        "argreduce.c",
+        "binary.c",
+        "bytes.c",
+        "conv.c",
+        "conv_transpose.c",
+        "depthwise.c",
+        "gather.c",
+        "gemm.c",
+        "int8.c",
+    ),
+    *("int8_tile.c", "interpreter.c", "layout.c", "rnn.c", "rotary.c", "runtime.c", "tile.c", "trees.c", "weights.c"),
+    "winograd.c",
 }
-"""Sources whose kernels run as many instructions in WebAssembly if they are compiled so (counted by wasmtime's fuel)."""
+"""Sources whose kernels run as many instructions in WebAssembly if they are compiled so, but for a few hundredths
+(counted by wasmtime's fuel)."""
 WASM_SIZE = ("-Os", "-fno-unroll-loops", "-fno-vectorize", "-fno-slp-vectorize")
 
 WASM_FEATURES = "mvp+simd128+bulk_memory+nontrapping_fptoint+sign_ext+mutable_globals+atomics"

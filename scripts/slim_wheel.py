@@ -87,10 +87,12 @@ def slim_module(source: str, documented: bool = False) -> str:
             line = lines[row - 1].encode()  # columns count bytes
             lines[row - 1] = (line[:start] + line[end:]).decode()
     for node, first, last in _docstrings(tree):
-        inner = not isinstance(node, ast.Module) and first == node.body[0].lineno
-        kept = _summary(lines[first - 1]) if documented and inner and not node.name.startswith("_") else ""
-        if not kept and inner and isinstance(node, ast.ClassDef) and node.decorator_list:
-            kept = " " * node.body[0].col_offset + '" "'  # a dataclass without works long to make one
+        kept = ""
+        if not isinstance(node, ast.Module) and first == node.body[0].lineno:
+            if documented and not node.name.startswith("_"):
+                kept = _summary(lines[first - 1])
+            if not kept and isinstance(node, ast.ClassDef) and node.decorator_list:
+                kept = " " * node.body[0].col_offset + '" "'  # a dataclass without works long to make one
         lines[first - 1 : last] = [kept] + [""] * (last - first)
     _remove_types(lines)
     texts = _rows_inside_strings(ast.parse("\n".join(lines)))

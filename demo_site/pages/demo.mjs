@@ -6,6 +6,7 @@ const PAGES = {
   './': 'File types',
   'text.html': 'Text in images',
   'search.html': 'Meaning',
+  'voice.html': 'Voice',
   'model.html': 'Any model',
 };
 

@@ -9,6 +9,7 @@ const STAGES = {
   cache: 'Reading the model from the cache',
   session: 'Preparing the model',
   reading: 'Reading lines',
+  listening: 'Listening, seconds',
 };
 
 /** Calls functions of the last of some Python modules (their names, with commas between), in a worker. */
@@ -48,7 +49,7 @@ export class Python {
 /** Show what is being loaded, in the page's status line and progress bar. */
 export function showProgress({ stage, done, total }) {
   const text = STAGES[stage] ?? stage;
-  const unit = stage === 'reading' ? String : bytes;
+  const unit = ['reading', 'listening'].includes(stage) ? String : bytes;
   const amount = done ? ` (${unit(done)}${total ? ` of ${unit(total)}` : ''})` : '';
   say(stage === 'ready' ? text : `${text}${amount} …`);
   const bar = $('#progress');

@@ -35,6 +35,8 @@ FOLDED = frozenset(
 COPY_GRAIN = 1 << 17
 """Elements whose copy is worth a thread. Fewer lie in a processor's second cache; to fetch them from another's takes
 longer than to move them."""
+MOVE_GRAIN = 1 << 14
+"""Elements that are worth a thread if each is moved by itself."""
 
 
 class Buffer:
@@ -356,8 +358,9 @@ class Compiler:
         lengths = (batch, spatial, channels) if layout == LAST else (batch, channels, spatial)
         if itemsize == 1:
             blocks = -(-lengths[1] // 16)
-            self.emit("transpose_bytes", units=batch * blocks, grain=max(1, COPY_GRAIN // (16 * lengths[2])), x=source,
-                      y=target, rows=lengths[2], columns=lengths[1])  # fmt: skip
+            grain = MOVE_GRAIN / (16 * lengths[2])
+            self.emit("transpose_bytes", units=batch * blocks, grain=grain, x=source, y=target, rows=lengths[2],
+                      columns=lengths[1])  # fmt: skip
             return
         self.copy(source, (lengths[1] * lengths[2], 1, lengths[1]), target, lengths, itemsize)
 

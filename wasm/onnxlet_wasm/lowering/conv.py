@@ -11,6 +11,7 @@ from .. import pieces
 from ..compiler import Compiler, Place
 from ..layouts import LAST, PLAIN
 from .common import (
+    MOVED,
     NO_ACTIVATION,
     Activation,
     Window,
@@ -136,7 +137,8 @@ def _packed(c: Compiler, g: Convolution) -> Place:
     tensor = c.tensor(1)
     if tensor is None:
         panels = c.temporary(nbytes)
-        c.emit("pack_conv", units=units, w=c.input(1), panels=panels, **fields)
+        work = g.outputs * g.depth * MOVED
+        c.emit("pack_conv", units=units, grain=grain(units, work), w=c.input(1), panels=panels, **fields)
         return panels
 
     def pack(raw: int, address: int) -> None:
@@ -177,7 +179,9 @@ def _winograd(c: Compiler, g: Convolution, bias: Place, residual: Place, activat
     tensor = c.tensor(1)
     if tensor is None:
         panels: Place = c.temporary(nbytes)
-        c.emit("pack_winograd", units=units, w=c.input(1), panels=panels, oc=g.outputs, ic=g.channels)
+        work = 36 * g.outputs * g.channels * MOVED
+        c.emit("pack_winograd", units=units, grain=grain(units, work), w=c.input(1), panels=panels, oc=g.outputs,
+               ic=g.channels)  # fmt: skip
     else:
 
         def pack(raw: int, address: int) -> None:
@@ -218,7 +222,8 @@ def _depthwise(c: Compiler, g: Convolution, bias: Place, residual: Place, activa
     tensor = c.tensor(1)
     if tensor is None:
         packed: Place = c.temporary(nbytes)
-        c.emit("pack_depthwise", units=blocks, w=c.input(1), packed=packed, channels=g.channels, taps=taps)
+        c.emit("pack_depthwise", units=blocks, grain=grain(blocks, g.channels * taps * MOVED), w=c.input(1),
+               packed=packed, channels=g.channels, taps=taps)  # fmt: skip
     else:
 
         def pack(raw: int, address: int) -> None:

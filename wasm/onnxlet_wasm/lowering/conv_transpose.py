@@ -14,6 +14,7 @@ from .. import pieces
 from ..compiler import Compiler, Place
 from ..layouts import LAST, strides_of
 from .common import (
+    MOVED,
     NO_ACTIVATION,
     Window,
     grain,
@@ -99,7 +100,8 @@ def _packed(c: Compiler, groups: int, depth: int, outputs: int, taps: int) -> Pl
     tensor = c.tensor(1)
     if tensor is None:
         panels = c.temporary(nbytes)
-        c.emit("pack_conv_transpose", units=units, w=c.input(1), panels=panels, **fields)
+        work = groups * depth * outputs * taps * MOVED
+        c.emit("pack_conv_transpose", units=units, grain=grain(units, work), w=c.input(1), panels=panels, **fields)
         return panels
 
     def pack(raw: int, address: int) -> None:

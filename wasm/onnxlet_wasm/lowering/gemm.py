@@ -174,9 +174,9 @@ def emit_product(c: Compiler, p: Product, bias: Place = 0, residual: Place = 0) 
         if b is None:
             b = c.temporary(pieces.packed_size(p.k, p.n))
             step_k, step_n = (1, p.k) if p.transpose_b else (p.n, 1)
-            c.emit(
-                "pack_b", units=pieces.panels(p.n), b=c.input(1), step_k=step_k, step_n=step_n, panels=b, k=p.k, n=p.n
-            )
+            units = pieces.panels(p.n)
+            c.emit("pack_b", units=units, grain=grain(units, p.n * p.k * MOVED), b=c.input(1), step_k=step_k,
+                   step_n=step_n, panels=b, k=p.k, n=p.n)  # fmt: skip
         gemm_call(c, a, lda, b, y, p.n, m, p.n, p.k, bias, residual, p.n, p.activation)
         return
     steps = [

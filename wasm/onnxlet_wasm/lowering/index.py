@@ -6,7 +6,7 @@ from math import prod
 
 from onnxlet.providers.base import Step
 
-from ..compiler import COPY_GRAIN, Compiler
+from ..compiler import COPY_GRAIN, MOVE_GRAIN, Compiler
 from ..layouts import axis_order, size_of, strides_of
 from .common import (
     BOOL,
@@ -71,7 +71,7 @@ def gather(step: Step) -> Emit:
         if not inner:
             return
         c.emit(
-            "gather", units=outer * count, grain=max(1, 4 * COPY_GRAIN // inner), x=x, indices=places, index_size=size,
+            "gather", units=outer * count, grain=4 * MOVE_GRAIN / inner, x=x, indices=places, index_size=size,
             y=y, axis=shape[axis], count=count, inner_bytes=inner, error=c.error_flag(),
         )  # fmt: skip
 
@@ -113,7 +113,7 @@ def gather_nd(step: Step) -> Emit:
     def emit(c: Compiler) -> None:
         tuples = prod(indices[:-1])
         c.emit(
-            "gather_nd", units=tuples, grain=max(1, 4 * COPY_GRAIN // inner), x=c.input(0), indices=c.input(1),
+            "gather_nd", units=tuples, grain=4 * MOVE_GRAIN / inner, x=c.input(0), indices=c.input(1),
             index_size=size, y=c.output(), depth=depth, dims=c.words(dims), strides=c.words(strides_of(dims)),
             inner_bytes=inner, batch_tuples=max(1, prod(indices[batch:-1])), batch_pieces=prod(dims),
             error=c.error_flag(),

@@ -16,6 +16,7 @@ from .common import (
     F32,
     I8,
     I32,
+    MOVED,
     NO_ACTIVATION,
     TYPE_CODES,
     U8,
@@ -175,8 +176,8 @@ def packed_int8(
     tensor, zero = c.tensor(b), c.tensor(b_zero)
     if tensor is None or (zeros and zero is None):
         place = c.temporary(split + COLUMNS * count)
-        c.emit("pack_b_int8", units=count, b=c.input(b) + start, zero=c.input(b_zero) + first, panels=place,
-               columns=place + split, **fields)  # fmt: skip
+        c.emit("pack_b_int8", units=count, grain=grain(count, groups * n * k * MOVED), b=c.input(b) + start,
+               zero=c.input(b_zero) + first, panels=place, columns=place + split, **fields)  # fmt: skip
         return place, place + split
     at = 0 if zero is None else c.memory.constant(zero) + first
 

@@ -18,10 +18,12 @@ from .common import (
     F32,
     I8,
     I32,
+    MOVED,
     TYPE_CODES,
     U8,
     activation_of,
     dtype_of,
+    grain,
     need_constant,
     need_types,
     output_dtype,
@@ -207,8 +209,8 @@ def _packed_depthwise(c: Compiler, weights: int, w_zero: int, channels: int, tap
     tensor, zero = c.tensor(weights), c.tensor(w_zero)
     if tensor is None or (zeros and zero is None):
         place = c.temporary(split + 4 * whole)
-        c.emit("pack_depthwise_int8", units=units, w=c.input(weights), zero=c.input(w_zero), packed=place,
-               sums=place + split, **fields)  # fmt: skip
+        c.emit("pack_depthwise_int8", units=units, grain=grain(units, channels * taps * MOVED), w=c.input(weights),
+               zero=c.input(w_zero), packed=place, sums=place + split, **fields)  # fmt: skip
         return place, place + split
     at = 0 if zero is None else c.memory.constant(zero)
 

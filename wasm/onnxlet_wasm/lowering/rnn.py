@@ -82,7 +82,8 @@ def _packed_rows(c: Compiler, index: int, direction: int, rows: int, k: int) -> 
     nbytes, units = pieces.packed_size(k, rows), pieces.panels(rows)
     if tensor is None:
         panels = c.temporary(nbytes)
-        c.emit("pack_b", units=units, b=c.input(index) + offset, panels=panels, **fields)
+        work = rows * k * MOVED
+        c.emit("pack_b", units=units, grain=grain(units, work), b=c.input(index) + offset, panels=panels, **fields)
         return panels
 
     def pack(raw: int, address: int) -> None:
@@ -100,7 +101,8 @@ def _recurrent(c: Compiler, s: Layer, direction: int, gates: int, first: int = 0
     nbytes = gates * pieces.packed_size(s.hidden, s.hidden)
     if tensor is None:
         panels = c.temporary(nbytes)
-        c.emit("pack_gates", units=units, r=c.input(2) + offset, panels=panels, **fields)
+        work = gates * s.hidden * s.hidden * MOVED
+        c.emit("pack_gates", units=units, grain=grain(units, work), r=c.input(2) + offset, panels=panels, **fields)
         return panels
 
     def pack(raw: int, address: int) -> None:

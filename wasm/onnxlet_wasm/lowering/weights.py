@@ -13,7 +13,7 @@ from onnxlet.model.tensors import Tensor
 from onnxlet.providers.base import Step
 
 from .. import pieces
-from ..compiler import COPY_GRAIN, Compiler, Place
+from ..compiler import MOVE_GRAIN, Compiler, Place
 from ..derived import DerivedTensor
 from ..engine import f32
 from .common import (
@@ -286,7 +286,7 @@ def gather_block_quantized(step: Step) -> Emit:
         inner, units = prod(table[1:-1]), prod(output_shape(step)[:-1])
         if columns:
             c.emit(
-                "gather_blocks", units=units, grain=max(1, COPY_GRAIN // columns), table=c.input(0), bits=bits,
+                "gather_blocks", units=units, grain=MOVE_GRAIN / columns, table=c.input(0), bits=bits,
                 indices=c.input(1), index_size=dtype_of(step, 1).itemsize, scales=c.input(2), zeros=zeros, y=c.output(),
                 axis=table[0], inner=inner, columns=columns, block=block,
             )  # fmt: skip

@@ -6,6 +6,7 @@ const PAGES = {
   './': 'File types',
   'text.html': 'Text in images',
   'search.html': 'Meaning',
+  'notes.html': 'Notes',
   'voice.html': 'Voice',
   'model.html': 'Any model',
 };

@@ -64,3 +64,20 @@ export function madeUpVoice(rate, seconds = 3) {
   for (let i = 0; i < length; i++) whole[rate + i] += 0.5 * voice[i] / loudest;
   return whole;
 }
+
+const TUNE = [[60, 0, 0.5], [64, 0.5, 1], [67, 1, 1.5], [72, 1.5, 2.25], [60, 2.5, 3.5], [64, 2.5, 3.5], [67, 2.5, 3.5]];
+
+/** A broken chord, then a whole one: [MIDI number, from, to] in seconds, on strings that are plucked. */
+export function tune(rate, notes = TUNE) {
+  const samples = new Float32Array(Math.round((Math.max(...notes.map(([, , to]) => to)) + 0.5) * rate));
+  for (const [key, from, to] of notes) {
+    const pitch = 440 * 2 ** ((key - 69) / 12);
+    for (let i = Math.round(from * rate); i < to * rate; i++) {
+      const t = i / rate - from;
+      let value = 0;
+      for (let k = 1; k <= 5; k++) value += Math.sin(2 * Math.PI * k * pitch * t) / k ** 3;
+      samples[i] += 0.15 * value * Math.min(1, t / 0.005, (to - from - t) / 0.02) * Math.exp(-1.5 * t);
+    }
+  }
+  return samples;
+}

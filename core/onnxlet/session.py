@@ -443,7 +443,7 @@ class InferenceSession:
             model.graph.name,
             model.domain,
             model.doc_string,
-            "",
+            model.graph_doc_string,
             model.model_version,
             dict(model.metadata),
         )

@@ -164,6 +164,21 @@ def test_runs(library: Any):
 
 
 @BOTH
+def test_metadata(library: Any):
+    made = onnx.ModelProto.FromString(small())
+    made.producer_name, made.domain, made.model_version = "someone", "their.domain", 7
+    made.doc_string, made.graph.doc_string = "about the model", "about the graph"
+    helper.set_model_props(made, {"key": "value"})
+    session = session_of(library, made.SerializeToString())
+    for each in (session, pickle.loads(pickle.dumps(session)) if library is FACE else session):
+        meta = each.get_modelmeta()
+        assert (meta.producer_name, meta.domain, meta.version, meta.graph_name) == ("someone", "their.domain", 7, "g")
+        assert (meta.description, meta.graph_description) == ("about the model", "about the graph")
+        assert meta.custom_metadata_map == {"key": "value"}
+    assert str(session.get_inputs()[0]) == "NodeArg(name='x', type='tensor(float)', shape=['n', 3])"
+
+
+@BOTH
 def test_unknown_providers_are_passed_over_with_a_warning(library: Any, capsys: pytest.CaptureFixture):
     with pytest.warns(UserWarning, match="'CUDAExecutionProvider' is not in available provider names"):
         session = library.InferenceSession(small(), None, ["CUDAExecutionProvider", *CPU])

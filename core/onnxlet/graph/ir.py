@@ -193,3 +193,4 @@ class Model:
     doc_string: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
     functions: list[Function] = field(default_factory=list)
+    graph_doc_string: str = ""

@@ -116,6 +116,7 @@ def _load(
         domain=proto.domain,
         model_version=proto.model_version,
         doc_string=proto.doc_string,
+        graph_doc_string=proto.graph.doc_string,
         metadata={entry.key: entry.value for entry in proto.metadata_props},
     )
 

@@ -156,7 +156,7 @@ def _model(model: Model, external: External) -> Pieces:
         *_text(4, model.domain),
         *(_int(5, model.model_version) if model.model_version else []),
         *_text(6, model.doc_string),
-        *_message(7, _graph(model.graph, external, declared=True)),
+        *_message(7, [*_graph(model.graph, external, declared=True), *_text(10, model.graph_doc_string)]),
         *(p for domain, v in opsets.items() for p in _message(8, [*_text(1, domain), *_int(2, v)])),
         *_pairs(14, model.metadata),
         *(p for function in model.functions for p in _message(25, _function(function, external))),

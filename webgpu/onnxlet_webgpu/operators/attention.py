@@ -176,9 +176,10 @@ def emit_values(n: Lowering, weights: Tensor, q: Heads, v: Heads, out: Tensor, r
         Matrix(weights.value, weights.size, v.length, 1, f"batch * {q.length * v.length}u", v.length % 4 == 0),
         v.matrix(q.heads // v.heads), q.length, v.size, v.length, q.batch * q.heads,
     )  # fmt: skip
-    joined = n.temporary("heads", (q.batch, q.heads, q.length, v.size)) if rows_first else out
+    apart = rows_first and min(q.heads, q.length) > 1  # else both orders are the same
+    joined = n.temporary("heads", (q.batch, q.heads, q.length, v.size)) if apart else out
     emit_product(n, product, joined, n.title(weights, v.tensor, note="values"))
-    if rows_first:
+    if apart:
         strides = contiguous_strides(joined.shape)
         dims = [q.batch, q.length, q.heads, v.size]
         emit_strided(n, joined, out, dims, [strides[d] for d in (0, 2, 1, 3)])

@@ -26,10 +26,10 @@ DATE = (2020, 2, 2, 0, 0, 0)
 """Of every entry: the same wheel from the same sources, byte for byte."""
 COMMENT = re.compile(r"^ *(//.*|/\*(?:[^*]|\*(?!/))*\*/ *)$", re.MULTILINE)
 DESKTOP = re.compile(
-    r"^onnxlet/(tools|testing)/|^onnxlet_webgpu/desktop/|^onnxlet_wasm/web/|\.dist-info/entry_points\.txt$"
+    r"^onnxlet/(tools|testing)/|^onnxlet_webgpu/desktop/|^onnxlet_wasm/(web/|native\.py$)|\.dist-info/entry_points\.txt$"
 )
-"""What Pyodide has no use for: the command line, the pytest plugin, and the modules that a site serves beside the
-wheel."""
+"""What Pyodide has no use for: the command line, the pytest plugin, what loads the native kernels, and the modules
+that a site serves beside the wheel."""
 TYPING = {"typing", "collections.abc", "types"}
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -139,3 +139,5 @@ def test_the_pure_wheel_imports(tmp_path: Path) -> None:
         archive.extractall(tmp_path)
     code = "import onnxlet, onnxlet_wasm.program, onnxlet_webgpu.provider; print(onnxlet.session.__file__)"
     assert python(tmp_path, code) == f"{tmp_path / 'onnxlet' / 'modules.pack' / 'onnxlet' / 'session.py'}\n"
+    code = "import onnxlet; print(onnxlet.features()['cpu'].detail)"
+    assert python(tmp_path, code) == "this is the wheel for browsers, which has no native kernels\n"

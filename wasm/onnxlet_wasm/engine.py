@@ -128,8 +128,10 @@ class Engine:
             from . import browser
 
             return browser.available()
-        from . import native
-
+        try:
+            from . import native
+        except ImportError:
+            return "this is the wheel for browsers, which has no native kernels"
         return native.available()
 
     @classmethod

@@ -95,5 +95,5 @@ def count_calls(stage: Stage) -> int:
 
 
 def copies_of(stage: Stage) -> list[int]:
-    """Bytes of each value that a run of this stage and those after it copies to a device or back, bodies not counted."""
+    """Bytes of each value that a run of this stage and those after it copies to a device or back, without bodies."""
     return stage.copies + [n for following in list(stage.following.values())[-1:] for n in copies_of(following)]

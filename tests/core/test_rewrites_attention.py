@@ -345,3 +345,18 @@ def test_a_cache_of_keys_behind_their_size_stays():
     )  # fmt: skip
     assert "FusedAttention" not in operators(made)
     agree(made, q=normal(1, 2, 1, 4), past=normal(1, 2, 4, 5), k=normal(1, 2, 4, 1), v=normal(1, 2, 6, 6))
+
+
+@pytest.mark.parametrize("attributes", [{}, {"alpha": 1.0}, {"transB": 1, "alpha": 2.0}, {"transA": 1}], ids=str)
+def test_second_products_of_other_kinds_stay(attributes: dict[str, Any]):
+    """Of square matrices, which fit in every way."""
+    made = model(
+        [
+            node("Relu", ["v"], ["v1"]), node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
+            node("MatMul", ["q", "kt"], ["s"]), node("Softmax", ["s"], ["w"]),
+            node("FusedMatMul", ["w", "v1"], ["y"], domain="com.microsoft", **attributes),
+        ],
+        [(name, FLOAT, [2, 4, 4]) for name in "qkv"], [("y", FLOAT, [2, 4, 4])], domains=["com.microsoft"],
+    )  # fmt: skip
+    assert "FusedAttention" not in operators(made)
+    agree(made, **{name: normal(2, 4, 4) for name in "qkv"})

@@ -206,7 +206,8 @@ def _second_product(editor: Editor, softmax: Node) -> Second | None:
         return Second([*nodes, product], second, unseen)
     if (product.domain, product.op_type) != ("com.microsoft", "FusedMatMul"):
         return None
-    if any(value != {"transB": 1, "alpha": 1.0}.get(name, 0) for name, value in product.attributes.items()):
+    how = {"transB": 0, "alpha": 1.0, **product.attributes}
+    if how.pop("transB") != 1 or how.pop("alpha") != 1.0 or any(how.values()):
         return None
     # Weights by values that lie as (size, rows), or these by weights that are transposed.
     turned = second == weights

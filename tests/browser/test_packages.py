@@ -121,3 +121,37 @@ def test_a_callback_in_a_page(pyodide_page: PyodideHost):
     assert found[0].tolist() == [1, 2]
     assert found[1:3] == ["mine", ""]
     assert "INVALID_ARGUMENT" in found[3]
+
+
+def test_values_in_a_page(pyodide_page: PyodideHost):
+    """NumPy's integers have 32 bits there."""
+    found = pyodide_page.run_python(
+        """
+        import pickle
+        import numpy as np
+        import onnxlet
+
+        onnxlet.install_as_onnxruntime()
+        import onnxruntime as ort
+
+        cpu = ort.OrtDevice.make("cpu", 0)
+        shape, values = np.array([3, 4], np.int64), np.array([1, 2, 3], np.float32)
+        coo, csr = ort.SparseTensor.sparse_coo_from_numpy, ort.SparseTensor.sparse_csr_from_numpy
+        columns, rows = np.array([1, 0, 3], np.int64), np.array([0, 1, 1, 3], np.int64)
+        tensors = [
+            coo(shape, values, np.array([1, 8, 11], np.int64), cpu),
+            coo(shape, values, np.array([[0, 1], [2, 0], [2, 3]], np.int64), cpu),
+            csr(shape, values, columns, rows, cpu),
+        ]
+        options = ort.SessionOptions()
+        weights = np.arange(3, dtype=np.float32)
+        options.add_external_initializers_from_files_in_memory(["w"], [weights.tobytes()], [weights.nbytes])
+        value = pickle.loads(pickle.dumps(ort.OrtValue.ortvalue_from_numpy(weights)))
+        content = bytes(options.external_files["w"])
+        [[tensor.to_dense() for tensor in tensors], content, ort.OrtValue.from_dlpack(value).numpy()]
+        """
+    )
+    for dense in found[0]:
+        assert dense.tolist() == [[0, 1, 0, 0], [0, 0, 0, 0], [2, 0, 0, 3]]
+    assert found[1] == bytes(4) + b"\0\0\x80?\0\0\0@"
+    assert found[2].tolist() == [0, 1, 2]

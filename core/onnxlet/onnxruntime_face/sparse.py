@@ -116,11 +116,11 @@ class SparseTensor:
     def to_dense(self) -> np.ndarray:
         """The whole tensor. Raises `FeedError` where an index lies outside of it."""
         dense = np.zeros(math.prod(self._shape), self._values.dtype)
-        first = self._indices[0]
+        first, *others = (indices.astype(np.intp) for indices in self._indices)  # NumPy's own, of 32 bits in Pyodide
         if self._format == OrtSparseFormat.ORT_SPARSE_BLOCK_SPARSE:
             raise UnsupportedError("a tensor of blocks can't be made dense")
         if self._format == OrtSparseFormat.ORT_SPARSE_CSRC:
-            rows = np.repeat(np.arange(self._indices[1].size - 1), np.diff(self._indices[1]))
+            rows = np.repeat(np.arange(others[0].size - 1), np.diff(others[0]))
             first = np.stack([rows, first], axis=1)
         bounds = np.array(self._shape if first.ndim == 2 else dense.size)
         if (first < 0).any() or (first >= bounds).any():

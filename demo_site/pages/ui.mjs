@@ -23,6 +23,7 @@ export class Python {
       if (data.fatal) return this.fail(data.fatal);
       const call = this.calls.get(data.id);
       this.calls.delete(data.id);
+      if (!call) return; // it was told already that Python is not there
       if (data.error) call.reject(Object.assign(new Error(data.error.message), { name: data.error.name }));
       else call.resolve(data.result);
     };

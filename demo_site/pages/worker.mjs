@@ -17,7 +17,7 @@ async function start() {
 }
 
 const module = start();
-module.catch((error) => postMessage({ fatal: String(error.message ?? error) }));
+module.catch((error) => postMessage({ fatal: String(error.message ?? error).trimEnd().split('\n').at(-1) }));
 
 onmessage = async ({ data: { id, method, args } }) => {
   try {

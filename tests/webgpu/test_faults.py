@@ -14,8 +14,9 @@ from onnxlet import InferenceSession, LimitError, ProviderError
 from onnxlet_webgpu import provider as webgpu
 from onnxlet_webgpu.provider import WebGpuProvider
 from tests.core.models import BOOL, FLOAT, INT64, model, node
-from tests.webgpu.cases import Case, check, integers, random, step_of
+from tests.webgpu.cases import Case, check, random, step_of
 from tests.webgpu.cases import expected as expected_of
+from tests.webgpu.limit_cases import NARROW, limit_cases
 
 W = random(6, 5)
 
@@ -224,10 +225,6 @@ async def test_overlapping_runs_of_two_sessions(session: InferenceSession):
         np.testing.assert_allclose(second, expected(x), rtol=1e-4)
 
 
-NARROW = {"max_binding_bytes": 4096, "max_bindings": 4, "max_groups": 3}
-"""Limits far below those that WebGPU guarantees."""
-
-
 @pytest.fixture(scope="module")
 def narrow_provider(gpu_provider: WebGpuProvider) -> Iterator[WebGpuProvider]:
     made = webgpu.create(NARROW)
@@ -235,25 +232,7 @@ def narrow_provider(gpu_provider: WebGpuProvider) -> Iterator[WebGpuProvider]:
     made.close()
 
 
-def narrow_cases() -> Iterator[Case]:
-    for op in ("Max", "Min", "Sum", "Mean"):
-        yield Case(op, [random(3, 4, seed=s) for s in range(30)], rtol=1e-4, note="thirty")
-    yield Case("Max", [integers(3, 4, dtype=np.int64) + s for s in range(9)], note="int64")
-    yield Case("Concat", [random(3, i % 5 + 1, seed=i) for i in range(30)], {"axis": -1}, note="thirty")
-    w, bias = random(60, 100), random(100)
-    for constants in ((1,), (1, 2)):
-        yield Case("Gemm", [random(7, 60), w, bias], {"alpha": 0.5}, constants, rtol=1e-4, atol=1e-4, note="columns")
-        transposed = np.ascontiguousarray(w.T)
-        yield Case(
-            "Gemm", [random(7, 60), transposed, bias], {"transB": 1}, constants, rtol=1e-4, atol=1e-4, note="rows"
-        )
-    yield Case("MatMul", [random(2, 3, 60), w], constants=(1,), rtol=1e-4, atol=1e-4)
-    index = np.array([[0, 299, -300], [17, -1, 150]], np.int64)
-    yield Case("Gather", [random(300, 5), index], constants=(0,))
-    yield Case("Relu", [random(1000)], note="more groups than there are")
-
-
-@pytest.mark.parametrize("case", [*narrow_cases()], ids=str)
+@pytest.mark.parametrize("case", [*limit_cases()], ids=str)
 async def test_limits_are_worked_around(narrow_provider: WebGpuProvider, case: Case):
     await check(narrow_provider, case)
 

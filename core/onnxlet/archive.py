@@ -1,7 +1,7 @@
 """Where a pure wheel has its modules: in an archive for all packages, as `scripts/pack_wheel.py` makes it.
 
-Wheels for desktops and checkouts have their modules in files, and no archive. An archive is a line of words, path and
-length in turn, and then the files' contents one after the other; all of it may be compressed by bzip2.
+Wheels for desktops and checkouts have their modules in files, and no archive. An archive is a line with a separator, a
+line with the files' paths, and then their contents, with the separator between; all of it may be compressed by bzip2.
 """
 
 from __future__ import annotations
@@ -32,11 +32,8 @@ def unpacked(archive: bytes) -> Iterator[tuple[str, bytes]]:
         from bz2 import decompress
 
         archive = decompress(archive)
-    end = archive.index(b"\n") + 1
-    words = archive[:end].decode().split()
-    for name, length in zip(words[::2], map(int, words[1::2]), strict=True):
-        yield name, archive[end : end + length]
-        end += length
+    separator, names, rest = archive.split(b"\n", 2)
+    return zip(names.decode().split(), rest.split(separator), strict=True)
 
 
 class Finder:

@@ -36,7 +36,7 @@ def test_micropip_installs_the_wheel(chromium: Chromium, version: str) -> None:
     assert "CPUExecutionProvider" in found["providers"]
     assert found["module"].endswith("/onnxlet/modules.pack/onnxlet/session.py")
     # Slim modules have their code on the lines where the sources have it, with other names for variables.
-    (line, code) = re.findall(r'onnxlet/modules\.pack/session\.py", line (\d+), in .*\n +(.*)', found["traceback"])[0]
+    (line, code) = re.findall(r'modules\.pack/onnxlet/session\.py", line (\d+), in .*\n +(.*)', found["traceback"])[0]
     source = (REPOSITORY / "core" / "onnxlet" / "session.py").read_text("utf-8").splitlines()[int(line) - 1]
     assert re.sub(r"\w+", "x", source.strip()) == re.sub(r"\w+", "x", code)
 

@@ -11,11 +11,20 @@ import pytest
 
 from tests.browser.harness import Chromium, PyodideHost, SnippetError
 from tests.conftest import DATA, REPOSITORY, shared_dir
-from tests.webgpu import attention_cases, cases, line_cases, more_cases, product_cases, quantized_cases, type_cases
+from tests.webgpu import (
+    attention_cases,
+    cases,
+    limit_cases,
+    line_cases,
+    more_cases,
+    product_cases,
+    quantized_cases,
+    type_cases,
+)
 from tests.webgpu.cases import random
 from tests.webgpu.test_values import recurrent, step
 
-MODULES = (cases, type_cases, more_cases, attention_cases, quantized_cases, product_cases, line_cases)
+MODULES = (cases, type_cases, more_cases, attention_cases, quantized_cases, product_cases, line_cases, limit_cases)
 FAMILIES = [family for module in MODULES for family in module.FAMILIES]
 PARTS = [module.__name__.rpartition(".")[2] for module in MODULES]
 FOLDER = REPOSITORY / "tests" / "webgpu"
@@ -55,6 +64,11 @@ def test_kernels_like_numpy(pyodide_worker: PyodideHost, family: str):
 @pytest.mark.parametrize("family", ["matmul", "conv", "reduction", "rows", "one row", "long sums", "updates"])
 def test_kernels_for_real_gpus(pyodide_worker: PyodideHost, family: str):
     assert run_family(pyodide_worker, family, software=False) == []
+
+
+def test_low_limits(pyodide_worker: PyodideHost):
+    """Far below what WebGPU guarantees: operators with many inputs, weights and dispatches are split."""
+    assert run_family(pyodide_worker, "limits", **limit_cases.NARROW) == []
 
 
 def test_on_the_main_thread(pyodide_page: PyodideHost):

@@ -19,7 +19,7 @@ LETTERS = string.ascii_lowercase + string.ascii_uppercase
 SHORT = [*LETTERS, *map("".join, itertools.product(LETTERS, string.ascii_lowercase))]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
-PUBLIC = {"onnxlet", "onnxlet/onnxruntime_face"}
+PUBLIC = {"onnxlet", "onnxlet/onnxruntime_face", "onnxlet_webgpu/browser_wgpu"}
 """The folders of the modules whose functions users call, and may name the arguments."""
 NAMED = ast.ExceptHandler | ast.MatchAs | ast.MatchStar
 

@@ -92,7 +92,7 @@ def test_no_gpu_is_said_and_the_cpu_goes_on(chromium: Chromium) -> None:
 def test_the_page_is_usable_by_keyboard_and_at_phone_width(chromium: Chromium) -> None:
     async def use(page: Page) -> None:
         focused = []
-        for _ in range(8):
+        for _ in range(14):
             await page.keyboard.press("Tab")
             focused.append(
                 await page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()")

@@ -33,12 +33,18 @@ SOURCES = {name: FOLDER / f"{name}.py" for name in PARTS}
 LOAD_CASES = """
 import sys, types
 names = PARTS
+# Other tests may bring these packages with files.
+outer = {package: sys.modules.get(package) for package in ("tests", "tests.webgpu")}
+sys.modules.update({package: types.ModuleType(package) for package in outer})
 for name in names:
     text = globals()[name]
     part = types.ModuleType(f"tests.webgpu.{name}")
-    sys.modules.update({"tests": types.ModuleType("tests"), "tests.webgpu": types.ModuleType("tests.webgpu")})
     sys.modules[part.__name__] = part
     exec(bytes(text).decode(), part.__dict__)
+for package, before in outer.items():
+    sys.modules.pop(package)
+    if before is not None:
+        sys.modules[package] = before
 module = sys.modules["tests.webgpu.cases"]
 for other in names[1:]:
     module.FAMILIES.update(sys.modules[f"tests.webgpu.{other}"].FAMILIES)

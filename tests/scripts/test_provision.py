@@ -80,7 +80,10 @@ def test_the_site_says_where_things_lie() -> None:
     places = json.loads((root / "site.json").read_text("utf-8"))
     assert (root / places["pyodide"] / "pyodide.mjs").is_file()
     assert zipfile.is_zipfile(root / places["wheel"])
-    assert (root / places["model"] / "model.onnx").is_file()
+    for found in places["models"].values():
+        assert list((root / found["path"]).glob("*.onnx"))
+        assert found["about"]
+        assert found["licence"]
     assert (root / "onnxlet" / "onnxlet.mjs").is_file()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -236,7 +237,8 @@ def test_shaders_are_readable_and_shared(gpu_provider: WebGpuProvider):
     steps = [step("Softmax", {"x": (2, 8)}, {"a": (2, 8)}), step("Softmax", {"a": (2, 8)}, {"y": (2, 8)})]
     executable = compiled(gpu_provider, segment_of(steps, ["y"]))
     assert executable.pipelines[0] is executable.pipelines[1]
-    assert executable.pipelines[0].text.startswith("// Softmax(f32[*, 8]) axis 1\n")
+    # Where another size came before, on the same device, the shader is that of any size.
+    assert re.match(r"// Softmax\(f32\[\*, \d+\]\) axis 1( of any size)?\n", executable.pipelines[0].text)
     executable.close()
 
 

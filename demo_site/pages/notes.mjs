@@ -44,15 +44,18 @@ function draw(seconds) {
   const canvas = $('#roll');
   const context = canvas.getContext('2d');
   const style = getComputedStyle(document.documentElement);
+  const ratio = devicePixelRatio;
+  canvas.width = canvas.clientWidth * ratio;
+  canvas.height = Math.round(canvas.width * 0.45);
   const { width, height } = canvas;
   const keys = notes.map(({ key }) => key);
   const low = Math.min(60, ...keys) - 2;
   const high = Math.max(72, ...keys) + 2;
   const row = height / (high - low + 1);
-  const left = 70;
+  const left = 32 * ratio;
   const scale = (width - left) / Math.max(seconds, 0.1);
   context.clearRect(0, 0, width, height);
-  context.font = `${Math.min(22, row * 1.2)}px system-ui, sans-serif`;
+  context.font = `${12 * ratio}px system-ui, sans-serif`;
   for (let key = low; key <= high; key++) {
     const y = (high - key) * row;
     context.fillStyle = style.getPropertyValue('--line');
@@ -60,7 +63,7 @@ function draw(seconds) {
     context.fillRect(left, y, width, row - 1);
     context.globalAlpha = 1;
     context.fillStyle = style.getPropertyValue('--soft');
-    if (key % 12 === 0) context.fillText(keyName(key), 4, y + row);
+    if (key % 12 === 0) context.fillText(keyName(key), 4 * ratio, y + row);
   }
   context.fillStyle = style.getPropertyValue('--accent');
   for (const { key, from, to, strength } of notes) {

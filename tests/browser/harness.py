@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from playwright.async_api import Browser, Page, Playwright, async_playwright
+from playwright.async_api import Error as PlaywrightError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
@@ -172,7 +173,7 @@ class Chromium:
                 "wheel": f"{self.urls[isolated]}/wheels/{self._wheel_name}" if wheel else None,
                 "before": before,
             }
-            self._hosts[key] = PyodideHost(self, self.call(self._boot(options, isolated, flags)), isolated)
+            self._hosts[key] = PyodideHost(self, lambda: self.call(self._boot(options, isolated, flags)), isolated)
         return self._hosts[key]
 
     async def _boot(self, options: dict[str, object], isolated: bool, flags: tuple[str, ...]) -> Page:
@@ -200,10 +201,11 @@ class Chromium:
 class PyodideHost:
     """Pyodide in a page of the browser."""
 
-    def __init__(self, chromium: Chromium, page: Page, isolated: bool):
+    def __init__(self, chromium: Chromium, boot: Callable[[], Page], isolated: bool):
         self.chromium = chromium
-        self.page = page
+        self.page = boot()
         self.isolated = isolated
+        self._boot = boot
 
     def run_python(self, code: str, *, timeout: float = SNIPPET_SECONDS, **inputs: Any) -> Any:
         """Run a snippet in a namespace of its own and return the value of its last expression.
@@ -211,10 +213,21 @@ class PyodideHost:
         `inputs` become variables: `bytes` and the contents of a `Path` arrive as bytes, arrays as arrays, all else as
         JSON does. The result may be built from what JSON knows, arrays, NumPy scalars and bytes. `await` works at top
         level. Raises `SnippetError` for an exception in it.
+
+        Where the page itself has crashed, the snippet is run once more in a new one: when Chromium's collector looks for
+        pointers on a stack that WebAssembly has suspended (JSPI), it now and then reads beyond that stack's end, mostly
+        in pages whose main thread runs Python.
         """
         described = [self._describe(name, value) for name, value in inputs.items()]
         arguments = [textwrap.dedent(code), described]
-        answer = json.loads(self.evaluate("([code, inputs]) => window.run(code, inputs)", arguments, timeout=timeout))
+        call = "([code, inputs]) => window.run(code, inputs)"
+        try:
+            answer = json.loads(self.evaluate(call, arguments, timeout=timeout))
+        except PlaywrightError as error:
+            if "crashed" not in str(error):
+                raise
+            self.page = self._boot()
+            answer = json.loads(self.evaluate(call, arguments, timeout=timeout))
         if "types" in answer:
             raise SnippetError(**answer)
         return _revive(answer["result"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 import numpy as np
 
 from tests.browser.harness import Chromium, PyodideHost
@@ -166,3 +169,16 @@ def test_sessions_leave_no_memory_behind(pyodide_worker: PyodideHost) -> None:
     heap_later, page_later = held(40)
     assert heap_later == heap
     assert page_later - page < 20e6  # each session has a memory of 2 MB or more
+
+
+def test_a_page_that_crashed_is_opened_again(chromium: Chromium) -> None:
+    host = chromium.pyodide(worker=False, isolated=False, wheel=False)
+    assert host.run_python("1 + 1") == 2
+
+    async def crash() -> None:
+        session = await host.page.context.new_cdp_session(host.page)
+        with contextlib.suppress(Exception):  # nothing answers any more
+            await asyncio.wait_for(session.send("Page.crash"), 20)
+
+    chromium.call(crash())
+    assert host.run_python("2 + 2") == 4

@@ -214,9 +214,9 @@ class PyodideHost:
         JSON does. The result may be built from what JSON knows, arrays, NumPy scalars and bytes. `await` works at top
         level. Raises `SnippetError` for an exception in it.
 
-        Where the page itself has crashed, the snippet is run once more in a new one: when Chromium's collector looks for
-        pointers on a stack that WebAssembly has suspended (JSPI), it now and then reads beyond that stack's end, mostly
-        in pages whose main thread runs Python.
+        Where the page itself has crashed, the snippet is run once more in a new one: when Chromium's collector looks
+        for pointers on a stack that WebAssembly has suspended (JSPI), it now and then reads beyond that stack's end,
+        mostly in pages whose main thread runs Python.
         """
         described = [self._describe(name, value) for name, value in inputs.items()]
         arguments = [textwrap.dedent(code), described]

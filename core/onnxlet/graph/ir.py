@@ -164,6 +164,22 @@ class Graph:
         return type_ if isinstance(type_, TensorType) else TensorType(None, None)
 
 
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph and of the bodies in it."""
+    for node in graph.nodes:
+        yield node
+        for body in node.subgraphs():
+            yield from all_nodes(body)
+
+
+def all_tensors(graph: Graph) -> Iterator[Tensor]:
+    """The initializers of a graph and of the bodies in it."""
+    yield from graph.initializers.values()
+    for node in graph.nodes:
+        for body in node.subgraphs():
+            yield from all_tensors(body)
+
+
 @dataclass(slots=True, eq=False)
 class Function:
     """An operator of the model's own: nodes that lead from `inputs` to `outputs`, in operators of `opsets`."""

@@ -16,7 +16,20 @@ from typing import Any
 import numpy as np
 
 from ..errors import LimitError, UnsupportedError
-from ..graph.ir import STRING, Function, Graph, MapType, Model, Node, OptionalType, SequenceType, TensorType, Type
+from ..graph.ir import (
+    STRING,
+    Function,
+    Graph,
+    MapType,
+    Model,
+    Node,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Type,
+    all_nodes,
+    all_tensors,
+)
 from .dtypes import BITS, bits_of, element_type_of
 from .tensors import Tensor
 
@@ -147,7 +160,7 @@ def _pairs(number: int, entries: Mapping[str, str]) -> Iterator[bytes | memoryvi
 
 def _model(model: Model, external: External) -> Pieces:
     opsets = _opsets(model)
-    used = {element_type_of(t.dtype) for t in _tensors(model.graph)}
+    used = {element_type_of(t.dtype) for t in all_tensors(model.graph)}
     version = max(model.ir_version or IR_VERSION, 4, *(_SINCE_IR.get(t, 0) for t in used), 8 if model.functions else 0)
     return [
         *_int(1, version),
@@ -177,7 +190,7 @@ def _function(function: Function, external: External) -> Pieces:
 def _opsets(model: Model) -> dict[str, int]:
     """The imports: those of the model and what else its nodes need."""
     opsets = dict(model.opsets)
-    for node in _nodes(model.graph):
+    for node in all_nodes(model.graph):
         version = opsets.setdefault(node.domain, node.version)
         if version != node.version:
             raise UnsupportedError(
@@ -186,20 +199,6 @@ def _opsets(model: Model) -> dict[str, int]:
                 "each domain"
             )
     return opsets
-
-
-def _nodes(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        yield node
-        for body in node.subgraphs():
-            yield from _nodes(body)
-
-
-def _tensors(graph: Graph) -> Iterator[Tensor]:
-    yield from graph.initializers.values()
-    for node in graph.nodes:
-        for body in node.subgraphs():
-            yield from _tensors(body)
 
 
 def _graph(graph: Graph, external: External, *, declared: bool = False) -> Pieces:

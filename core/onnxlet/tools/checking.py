@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import MissingOperatorsError, OnnxletError, ShapeError
+from ..execution.plan import needed, node_reads
 from ..graph.infer import infer_graph
-from ..graph.ir import Graph, Model, Node, TensorType
+from ..graph.ir import Model, TensorType, all_nodes
 from ..model.dtypes import is_extended
 from ..model.loader import load_model
 from ..model.tensors import Tensor
@@ -95,7 +96,7 @@ def _operators(model: Model) -> Iterator[Finding]:
     except OnnxletError as error:
         yield Finding(ERROR, "operator", "", str(error))
     for domain, version in model.opsets.items():
-        used = any(node.domain == domain for node in _nodes(model.graph))
+        used = any(node.domain == domain for node in all_nodes(model.graph))
         if not used and domain:
             yield Finding(NOTE, "opset", "", f"imports version {version} of {domain}, of which no node is")
         if domain == "" and version < 7:
@@ -127,14 +128,15 @@ def _shapes(model: Model) -> Iterator[Finding]:
 
 def _waste(model: Model) -> Iterator[Finding]:
     graph = model.graph
-    read = _read(graph)
+    read = {*graph.outputs, *(name for node in graph.nodes for name in node_reads(node))}
     for name in graph.inputs:
         if name not in read:
             yield Finding(WARNING, "unused", name, "no node reads this input")
     unread = [(name, t) for name, t in graph.initializers.items() if name not in read]
     for name, tensor in unread:
         yield Finding(NOTE, "unused", name, f"no node reads this tensor of {amount(tensor.nbytes, 'B')}")
-    for node in _dead(graph):
+    alive = set(map(id, needed(graph, graph.outputs).nodes))
+    for node in [node for node in graph.nodes if id(node) not in alive]:
         yield Finding(NOTE, "dead", node.label, f"nothing that is asked for depends on this {node.operator}")
     first: dict[bytes, str] = {}
     for name, tensor in graph.initializers.items():
@@ -183,33 +185,6 @@ def _sizes(model: Model) -> Iterator[Finding]:
 
 
 RULES: tuple[Callable[[Model], Iterator[Finding]], ...] = (_operators, _shapes, _names, _numbers, _sizes, _waste)
-
-
-def _nodes(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        yield node
-        for body in node.subgraphs():
-            yield from _nodes(body)
-
-
-def _read(graph: Graph) -> set[str]:
-    names = {*graph.outputs}
-    for node in graph.nodes:
-        names.update(node.inputs)
-        names.update(c for body in node.subgraphs() for c in body.captures())
-    return names
-
-
-def _dead(graph: Graph) -> list[Node]:
-    """Nodes on which no output depends."""
-    needed, dead = {*graph.outputs}, []
-    for node in reversed(graph.nodes):
-        if needed.isdisjoint(node.outputs):
-            dead.append(node)
-        else:
-            needed.update(node.inputs)
-            needed.update(c for body in node.subgraphs() for c in body.captures())
-    return dead[::-1]
 
 
 def _digest(tensor: Tensor) -> bytes:

@@ -26,6 +26,7 @@ from ..model.loader import load_model
 from ..options import GraphOptimizationLevel, SessionOptions
 from ..session import InferenceSession
 from . import inputs
+from .engines import ENGINES, saved
 from .tables import progress, table
 
 YES, NO, USAGE, FAILED = range(4)
@@ -223,7 +224,6 @@ def _profile(arguments: argparse.Namespace) -> int:
 
 def _compare(arguments: argparse.Namespace) -> int:
     from .comparing import Side, Tolerance, compare
-    from .engines import saved
 
     model = load_model(arguments.model)
     feeds = _feeds(model, arguments)
@@ -326,10 +326,11 @@ def build_parser() -> argparse.ArgumentParser:
     _add_model(compare)
     _add_inputs(compare)
     _add_session(compare)
-    engines = ("cpu", "webgpu", "numpy", "onnxruntime", "reference")
-    compare.add_argument("--on", choices=engines, default="cpu", help="what runs the model")
+    compare.add_argument("--on", choices=tuple(ENGINES), default="cpu", help="what runs the model")
     compare.add_argument("--other", metavar="MODEL", help="another model, with outputs of the same names")
-    compare.add_argument("--against", choices=engines, help="what runs the other one; numpy, or with --other cpu")
+    compare.add_argument(
+        "--against", choices=tuple(ENGINES), help="what runs the other one; numpy, or with --other cpu"
+    )
     compare.add_argument("--saved", metavar="FILE.npz", help="compare with outputs saved there instead")
     compare.add_argument(
         "--nodes", action="store_true", help="compare the values of all nodes, and find the first to differ"

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..execution.executor import GraphExecutor, drive
-from ..graph.ir import Graph, Model, TensorType, Type
+from ..graph.ir import Model, TensorType, Type
 from ..model.writer import to_bytes
 from ..options import SessionOptions
 from ..session import InferenceSession
@@ -79,11 +79,7 @@ def exposed(model: Model, names: Sequence[str], types: Mapping[str, Type | None]
     """The model with the values `names`, of these `types`, as its outputs."""
     graph = model.graph
     shown = {name: types.get(name) for name in names if name not in graph.types or graph.types[name] is None}
-    return replace(model, graph=_with_outputs(graph, list(names), {**graph.types, **shown}))
-
-
-def _with_outputs(graph: Graph, outputs: list[str], types: dict[str, Type | None]) -> Graph:
-    return Graph(graph.name, graph.inputs, outputs, graph.nodes, graph.initializers, types, graph.defaults)
+    return replace(model, graph=replace(graph, outputs=list(names), types={**graph.types, **shown}))
 
 
 def blocks(names: Sequence[str], types: Mapping[str, Type | None], most: int) -> Iterator[list[str]]:

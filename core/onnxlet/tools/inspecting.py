@@ -8,27 +8,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..errors import ShapeError
+from ..execution.plan import node_reads
 from ..graph.infer import infer_graph
-from ..graph.ir import Graph, Model, Node, TensorType, Type
-from ..model.dtypes import spec_name, type_name
+from ..graph.ir import Graph, Model, Node, TensorType, Type, all_tensors
+from ..model.dtypes import spec_name
+from ..session import NodeArg
 from .costs import multiply_adds
 from .tables import amount, table
 
 FREE = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Constant", "Shape", "Size"})
 """Operators that move no data."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An input or output: its type such as ``tensor(float)``, and its shape with symbolic names."""
-
-    name: str
-    type: str
-    shape: list[int | str | None]
-
-    @classmethod
-    def of(cls, name: str, type_: Type | None) -> Value:
-        return cls(name, type_name(type_), list(type_.shape or ()) if isinstance(type_, TensorType) else [])
 
 
 @dataclass(slots=True)
@@ -56,8 +45,8 @@ class Inspection:
     producer: str
     ir_version: int
     opsets: dict[str, int]
-    inputs: list[Value]
-    outputs: list[Value]
+    inputs: list[NodeArg]
+    outputs: list[NodeArg]
     operators: dict[str, int]
     nodes: int
     parameters: int
@@ -78,7 +67,7 @@ class Inspection:
         return asdict(self)
 
     def __str__(self) -> str:
-        def described(values: Sequence[Value]) -> str:
+        def described(values: Sequence[NodeArg]) -> str:
             shown = [f"{v.name}: {v.type}[{', '.join('?' if d is None else str(d) for d in v.shape)}]" for v in values]
             return "\n           ".join(shown)
 
@@ -131,7 +120,7 @@ def inspect(model: Model, types: Mapping[str, TensorType]) -> Inspection:
     known = infer_graph(graph, types)
     layers = list(_layers(graph, known, 1))
     counts = Counter(layer.operator for layer in layers)
-    tensors = list({id(t): t for t in _tensors(graph)}.values())
+    tensors = list({id(t): t for t in all_tensors(graph)}.values())
     by_type: Counter[str] = Counter()
     for tensor in tensors:
         by_type[spec_name(tensor.dtype)] += tensor.nbytes
@@ -141,8 +130,8 @@ def inspect(model: Model, types: Mapping[str, TensorType]) -> Inspection:
         producer=producer,
         ir_version=model.ir_version,
         opsets=dict(model.opsets),
-        inputs=[Value.of(n, graph.types.get(n)) for n in graph.inputs],
-        outputs=[Value.of(n, graph.types.get(n) or known.get(n)) for n in graph.outputs],
+        inputs=[NodeArg.of(n, graph.types.get(n)) for n in graph.inputs],
+        outputs=[NodeArg.of(n, graph.types.get(n) or known.get(n)) for n in graph.outputs],
         operators=dict(counts.most_common()),
         nodes=len(layers),
         parameters=sum(t.size for t in tensors),
@@ -154,13 +143,6 @@ def inspect(model: Model, types: Mapping[str, TensorType]) -> Inspection:
         layers=layers,
         metadata=dict(model.metadata),
     )
-
-
-def _tensors(graph: Graph) -> Iterator[Any]:
-    yield from graph.initializers.values()
-    for node in graph.nodes:
-        for body in node.subgraphs():
-            yield from _tensors(body)
 
 
 def _concrete(known: Mapping[str, Type | None], names: Sequence[str]) -> list[TensorType] | None:
@@ -210,7 +192,7 @@ def _peak(graph: Graph, known: Mapping[str, Type | None]) -> int:
     """The most bytes of values that are there at the same time, each from when it is made to when it is last read."""
     last: dict[str, int] = dict.fromkeys(graph.outputs, len(graph.nodes))
     for position, node in enumerate(graph.nodes):
-        for name in [*node.inputs, *(c for body in node.subgraphs() for c in body.captures())]:
+        for name in node_reads(node):
             last[name] = max(last.get(name, 0), position)
     sizes = {name: _nbytes(_concrete(known, [name]) or []) for name in known if name not in graph.initializers}
     now = peak = sum(sizes.get(name, 0) for name in graph.inputs)

@@ -25,7 +25,7 @@ KERNEL(gather_windows, parts, bias, y, batch, d, h, w, od, oh, ow, oc, groups, k
        pad_front, pad_top, pad_left, dilation_d, dilation_h, dilation_w, activation, low, high) {
     const word oc = a->oc, channels = a->groups * oc, taps = a->kd * a->kh * a->kw, pixel = a->groups * taps * oc;
     while (begin < end) {
-        const Span span = next_span(a->ow, &begin, end);
+        const Span span = next_span(a->ow, SPAN, &begin, end);
         const word layer_at = span.row / a->oh % a->od + a->pad_front, row_at = span.row % a->oh + a->pad_top;
         const float *parts = F32(a->parts) + span.row / a->oh / a->od * a->d * a->h * a->w * pixel;
         float *line = F32(a->y) + span.row * a->ow * channels;

@@ -119,7 +119,7 @@ KERNEL_BODY(depthwise) {
     const float *near[MAX_ROWS];
     const float **rows = a->kh <= MAX_ROWS ? near : (const float **)scratch;
     while (begin < end) {
-        const Span span = next_span(a->ow, &begin, end);
+        const Span span = next_span(a->ow, SPAN, &begin, end);
         const word image = span.row / a->oh, top = span.row % a->oh * a->stride_h - a->pad_top;
         const float *x = F32(a->x) + image * a->h * a->w * c;
         float *y = F32(a->y) + span.row * a->ow * c;

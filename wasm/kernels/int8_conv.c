@@ -222,7 +222,7 @@ KERNEL_BODY(depthwise_int8) {
     const int32_t y_zero = of_bytes(a->y_type) ? zero_at(a->y_type, a->y_zero) : 0;
     const Rounding rounding = rounding_to(a->y_type == TYPE_I8, y_zero);
     while (begin < end) {
-        const Span span = next_span(a->ow, &begin, end);
+        const Span span = next_span(a->ow, SPAN, &begin, end);
         const uint8_t *image = PTR(const uint8_t, a->x) + span.row / a->oh * a->h * line;
         const word top = span.row % a->oh * a->stride_h - a->pad_top;
         for (word pixel = span.from; pixel < span.to; pixel++) {

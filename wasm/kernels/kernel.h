@@ -73,12 +73,13 @@ typedef struct {
     word row, from, to;
 } Span;
 
-// As many of the spans [*begin, end) as are of the same row, from *begin on, which moves behind them.
-INLINE Span next_span(word columns, word *begin, word end) {
-    const word spans = div_up(columns, SPAN), row = *begin / spans, first = *begin % spans;
+// As many of the spans [*begin, end), of `size` columns each, as are of the same row, from *begin on, which moves behind
+// them.
+INLINE Span next_span(word columns, word size, word *begin, word end) {
+    const word spans = div_up(columns, size), row = *begin / spans, first = *begin % spans;
     const word last = min_word(spans, first + end - *begin);
     *begin += last - first;
-    return (Span){row, first * SPAN, min_word(columns, last * SPAN)};
+    return (Span){row, first * size, min_word(columns, last * size)};
 }
 
 // Vectors. `vf` has LANES float32 lanes, `vi` as many int32 lanes; comparisons of `vf` give a `vi` mask of 0 and -1.

@@ -9,7 +9,7 @@
 KERNEL(pool_max, x, y, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w) {
     const word c = a->c, right = a->dilation_w * c, down = a->dilation_h * a->w * c;
     while (begin < end) {
-        const Span span = next_span(a->ow, &begin, end);
+        const Span span = next_span(a->ow, SPAN, &begin, end);
         const float *x = F32(a->x) + span.row / a->oh * a->h * a->w * c;
         const word top = span.row % a->oh * a->stride_h - a->pad_top;
         const Range rows = inside(top, a->kh, a->dilation_h, a->h);
@@ -42,7 +42,7 @@ KERNEL(pool_average, x, y, batch, h, w, c, oh, ow, kh, kw, stride_h, stride_w, p
        dilation_h, dilation_w, include_pad) {
     const word c = a->c, right = a->dilation_w * c, down = a->dilation_h * a->w * c;
     while (begin < end) {
-        const Span span = next_span(a->ow, &begin, end);
+        const Span span = next_span(a->ow, SPAN, &begin, end);
         const float *x = F32(a->x) + span.row / a->oh * a->h * a->w * c;
         const word top = span.row % a->oh * a->stride_h - a->pad_top;
         const Range rows = inside(top, a->kh, a->dilation_h, a->h);

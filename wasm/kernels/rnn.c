@@ -45,10 +45,8 @@ typedef struct {
 
 // As many of the units [*unit, end) as belong to the same step.
 INLINE Slice next_slice(word hidden, word *unit, word end) {
-    const word blocks = div_up(hidden, PANEL), step = *unit / blocks, first = *unit % blocks;
-    const word last = min_word(blocks, first + end - *unit);
-    *unit += last - first;
-    return (Slice){step, first * PANEL, min_word(hidden, last * PANEL)};
+    const Span span = next_span(hidden, PANEL, unit, end);
+    return (Slice){span.row, span.from, span.to};
 }
 
 // One batch entry at one step.
